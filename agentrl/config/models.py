@@ -1,0 +1,190 @@
+"""Every configuration key, with its type, bounds, default and meaning.
+
+An option is here only if something honours it; `agentrl config show` prints this list.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+Int = Annotated[int, Strict()]  # lax mode would take True for 1
+Bool = Annotated[bool, Strict()]
+Text = Annotated[str, Strict()]
+PositiveInt = Annotated[Int, Field(ge=1)]
+NaturalInt = Annotated[Int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NaturalFloat = Annotated[float, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, no unknown keys, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class ModelConfig(Section):
+    """The policy."""
+
+    path: Text = Field("tiny", description="'tiny' (embedded), a Hugging Face folder, or a hub id")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="number format of the forward passes")
+    device: Text = Field("auto", description="'auto', 'cpu', 'cuda', 'cuda:1', ...")
+
+
+class EnvConfig(Section):
+    """The environment."""
+
+    name: Text = Field("code_exec", description="name of an installed environment, 'file.py:Class' or 'module:Class'")
+    options: dict[str, Any] = Field({}, description="options of the environment (`agentrl env show NAME`)")
+
+
+class SuccessConfig(Section):
+    """What counts as success, apart from the reward: pass@k counts this."""
+
+    part: Text = Field(description="name of the part whose raw score decides")
+    at_least: float = Field(1.0, description="least raw score that is a success")
+
+
+class PartConfig(Section):
+    """One part of the reward."""
+
+    name: Text = Field(description="name under which the part is recorded")
+    kind: Literal["outcome", "process"] = Field("outcome", description="whole rollout, or step by step")
+    verifier: Text | None = Field(None, description="verifier that scores it")
+    source: Literal["env_reward"] | None = Field(None, description="or: the rewards that the environment's steps gave")
+    weight: float = Field(1.0, description="factor of the raw score; 0 records without rewarding")
+    options: dict[str, Any] = Field({}, description="options of the verifier")
+    reduce: Literal["sum"] | None = Field(None, description="how the steps of a process part combine")
+    bound: PositiveFloat | None = Field(None, description="largest absolute sum of a process part's raw scores")
+
+
+class RewardConfig(Section):
+    """How verdicts become a reward."""
+
+    success: SuccessConfig | None = Field(None, description="success predicate (required to train or evaluate)")
+    parts: list[PartConfig] = Field([], description="the parts; an entry with the environment's own name overrides it")
+    combine: Literal["weighted_sum"] = Field("weighted_sum", description="how parts combine")
+    on_truncated: Literal["keep", "zero"] = Field("keep", description="reward of rollouts that a limit cut")
+    on_unjudged: Literal["exclude"] = Field("exclude", description="what happens to members without a verdict")
+
+
+class AlgorithmConfig(Section):
+    """The learner's choices; null takes the preset's."""
+
+    preset: Text = Field("grpo", description="row of choices: grpo, dr_grpo, gspo, rloo")
+    scale: Literal["std", "none", "leave_one_out"] | None = Field(None, description="group baseline and scale")
+    ratio: Literal["token", "sequence"] | None = Field(None, description="level of the probability ratio")
+    aggregate: Literal["token_mean", "sequence_mean", "constant"] | None = Field(None, description="loss aggregation")
+    clip_low: PositiveFloat | None = Field(None, description="ratio is clipped below 1 - this")
+    clip_high: PositiveFloat | None = Field(None, description="ratio is clipped above 1 + this")
+    kl_coefficient: NaturalFloat | None = Field(None, description="weight of k3 to the start policy in the loss")
+    importance_cap: PositiveFloat = Field(2.0, description="cap of the sampler-trainer importance weight of a token")
+
+
+class EngineConfig(Section):
+    """Sampling."""
+
+    kind: Literal["auto", "hf"] = Field("auto", description="which engine samples; auto takes what is there")
+    max_new_tokens: PositiveInt = Field(512, description="tokens per turn")
+    temperature: PositiveFloat = Field(1.0, description="temperature of training rollouts and of the trainer's ratios")
+    batch_rows: PositiveInt = Field(256, description="rollouts sampled in one batch")
+
+
+class RolloutConfig(Section):
+    """Limits of one rollout, and how rollouts share the engine."""
+
+    max_tokens: PositiveInt = Field(4096, description="sampled tokens per rollout")
+    max_turns: PositiveInt = Field(8, description="turns per rollout")
+    timeout_seconds: PositiveFloat = Field(600.0, description="wall-clock limit per rollout, waiting included")
+    step_timeout_seconds: PositiveFloat = Field(60.0, description="limit of one call into the environment")
+    schedule: Literal["deterministic", "throughput"] = Field(
+        "deterministic", description="turn barrier with fixed order and exact resume, or whatever is ready"
+    )
+    concurrency: PositiveInt = Field(1024, description="rollouts in flight at once")
+    max_failed_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="share of failed or unjudged rollouts in a step above which the run stops"
+    )
+
+
+class TrainConfig(Section):
+    """The training loop."""
+
+    steps: PositiveInt = Field(100, description="optimisation steps, each on fresh rollouts")
+    tasks_per_step: PositiveInt = Field(8, description="groups per step")
+    group_size: PositiveInt = Field(8, description="rollouts per group")
+    epochs: PositiveInt = Field(1, description="passes over the rollouts of a step")
+    minibatches: PositiveInt = Field(1, description="updates per pass")
+    tokens_per_microbatch: PositiveInt = Field(8192, description="padded tokens in one forward and backward pass")
+    learning_rate: PositiveFloat = Field(1e-6, description="peak learning rate of AdamW")
+    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="learning rate after warm-up")
+    warmup_steps: NaturalInt = Field(0, description="steps of linear warm-up")
+    weight_decay: NaturalFloat = Field(0.0, description="decoupled weight decay of matrices")
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    save_every: PositiveInt = Field(50, description="steps between checkpoints")
+    keep_checkpoints: PositiveInt = Field(2, description="newest checkpoints kept, the best one apart")
+    validate_every: NaturalInt = Field(0, description="steps between validations; 0 never validates")
+    patience: NaturalInt = Field(0, description="validations without improvement before an early stop; 0 never stops")
+    max_seconds: PositiveFloat | None = Field(None, description="training ends at the first step past this time")
+
+
+class EvalConfig(Section):
+    """Evaluation: before and after training, and `agentrl eval`."""
+
+    samples: PositiveInt = Field(8, description="rollouts per task")
+    k: list[PositiveInt] = Field([1, 4, 8], description="k of pass@k; none above samples")
+    temperature: NaturalFloat = Field(1.0, description="sampling temperature; 0 is greedy")
+    limit: PositiveInt | None = Field(None, description="first tasks of the split only")
+    validation_samples: PositiveInt = Field(4, description="rollouts per task of a validation")
+    validation_limit: PositiveInt | None = Field(None, description="first tasks of the validation split only")
+
+
+class SandboxConfig(Section):
+    """Where untrusted programs run."""
+
+    backend: Literal["auto", "bwrap"] = Field("auto", description="isolation backend")
+    workers: PositiveInt | None = Field(None, description="warm workers; null takes one per processor")
+    packages: list[Text] = Field([], description="installed packages that programs may import beside the stdlib")
+
+
+class ScratchConfig(Section):
+    """A policy made from nothing: a Llama with a tokenizer trained on the demonstrations."""
+
+    vocabulary: PositiveInt = Field(512, description="entries of the tokenizer")
+    hidden_size: PositiveInt = Field(160, description="width")
+    layers: PositiveInt = Field(4, description="depth")
+    heads: PositiveInt = Field(5, description="attention heads")
+    intermediate_size: PositiveInt = Field(448, description="width of the feed-forward layers")
+    context: PositiveInt = Field(512, description="longest sequence")
+
+
+class SftConfig(Section):
+    """Supervised fine-tuning on an environment's demonstrations."""
+
+    steps: PositiveInt = Field(700, description="updates")
+    tokens_per_batch: PositiveInt = Field(8192, description="padded tokens of one update")
+    learning_rate: PositiveFloat = Field(3e-3, description="peak learning rate of AdamW")
+    schedule: Literal["constant", "linear", "cosine"] = Field("cosine", description="learning rate after warm-up")
+    warmup_steps: NaturalInt = Field(50, description="steps of linear warm-up")
+    weight_decay: NaturalFloat = Field(0.1, description="decoupled weight decay of matrices")
+    max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = Field(0.02, description="demonstrations held out")
+    scratch: ScratchConfig | None = Field(None, description="make a new policy instead of loading model.path")
+    save_dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="number format of the result")
+
+
+class Config(Section):
+    """Everything that decides a run."""
+
+    seed: NaturalInt = Field(0, description="fixes everything random")
+    threads: PositiveInt | None = Field(None, description="threads of torch on the CPU; null leaves torch's choice")
+    model: ModelConfig = ModelConfig()
+    env: EnvConfig = EnvConfig()
+    reward: RewardConfig = RewardConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    engine: EngineConfig = EngineConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    train: TrainConfig = TrainConfig()
+    eval: EvalConfig = EvalConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    sft: SftConfig = SftConfig()

@@ -1,0 +1,1 @@
+"""Learning: from a batch of scored rollouts to an updated policy."""

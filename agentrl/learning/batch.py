@@ -1,0 +1,165 @@
+"""The batch: one row per rollout over its sampled tokens only, whatever its segments.
+
+Column t of a row speaks of the t-th sampled token given everything before it. `mask` is True where a row has a
+sampled token; rows are shorter than the width T otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agentrl.api import Group, Scored, Segment
+from agentrl.learning.advantages import EQUAL, group_relative, leave_one_out, turn_leave_one_out
+from agentrl.learning.algorithms import Algorithm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """What the learner trains on. B rows (rollouts), T columns (most sampled tokens of a row).
+
+    segments: [B] the token sequences of each row. ids, sampler_logprobs, turn, advantages: [B,T]; 0 where mask is
+    False. group: [B].
+
+    Example: a rollout with 3 and one with 2 sampled tokens: `mask = [[T, T, T], [T, T, F]]`.
+    """
+
+    segments: tuple[tuple[Segment, ...], ...]
+    mask: Tensor
+    ids: Tensor
+    sampler_logprobs: Tensor
+    turn: Tensor
+    group: Tensor
+    advantages: Tensor
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def select(self, rows: Sequence[int]) -> Batch:
+        """The batch of the named rows, in their order."""
+        index = torch.as_tensor(rows, dtype=torch.long)
+        return Batch(
+            segments=tuple(self.segments[row] for row in rows),
+            **{name: getattr(self, name)[index] for name in _COLUMNS},
+        )
+
+
+_COLUMNS = ("mask", "ids", "sampler_logprobs", "turn", "group", "advantages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCounts:
+    """What became of the rollouts of a step. Example: `BatchCounts(rows=155, excluded=5, zero_variance_groups=4)`."""
+
+    rows: int
+    excluded: int
+    zero_variance_groups: int
+
+
+def build_batch(groups: Sequence[Group], algorithm: Algorithm) -> tuple[Batch | None, BatchCounts]:
+    """Rows of all members that have a reward and a sampled token; None when there are none.
+
+    A member without a total (failed or unjudged) leaves its group: it is no row and no part of the baseline.
+    """
+    members = [(place, m) for place, group in enumerate(groups) for m in group.members]
+    kept = [(place, m) for place, m in members if m.reward.total is not None and m.rollout.sampled_tokens]
+    group = torch.tensor([place for place, _ in kept], dtype=torch.long)
+    totals = torch.tensor([m.reward.total for _, m in kept], dtype=torch.float64)
+    equal = sum(_equal(totals[group == place]) for place in range(len(groups)))
+    counts = BatchCounts(rows=len(kept), excluded=len(members) - len(kept), zero_variance_groups=equal)
+    if not kept:
+        return None, counts
+    scored = [m for _, m in kept]
+    turn = _column([_sampled(m, "turn") for m in scored], torch.long)
+    mask = _column([torch.ones(m.rollout.sampled_tokens) for m in scored], torch.bool)
+    batch = Batch(
+        segments=tuple(m.rollout.segments for m in scored),
+        mask=mask,
+        ids=_column([_sampled(m, "ids") for m in scored], torch.long),
+        sampler_logprobs=_column([_sampled(m, "logprobs") for m in scored], torch.float32),
+        turn=turn,
+        group=group,
+        advantages=token_advantages(scored, group, turn, mask, algorithm),
+    )
+    return batch, counts
+
+
+def token_advantages(
+    members: Sequence[Scored], group: Tensor, turn: Tensor, mask: Tensor, algorithm: Algorithm
+) -> Tensor:
+    """Advantages [B,T]: the outcome's group-relative advantage plus, per turn, that of the process parts.
+
+    The process parts' values are summed by turn (a step inside a turn counts for its turn) and compared by
+    return-to-go with the siblings that reached the turn, leave-one-out (algorithms whose scale is `std` divide by
+    the group's spread of totals, as they do with the outcome).
+    """
+    process = [_turn_values(m) for m in members]
+    outcome = torch.tensor([_total(m) - float(sum(p)) for m, p in zip(members, process, strict=True)]).double()
+    compare = leave_one_out if algorithm.scale == "leave_one_out" else _centred
+    per_row = compare(outcome, group)
+    per_turn = turn_leave_one_out(process, group)
+    spread = _spread(torch.tensor([_total(m) for m in members]).double(), group)
+    factor = 1 / spread if algorithm.scale == "std" else torch.ones_like(spread)
+    advantages = torch.zeros(mask.shape, dtype=torch.float32)
+    for row, values in enumerate(per_turn):
+        token_values = per_row[row] + values.double()[turn[row]]
+        advantages[row] = (token_values * factor[row]).float()
+    return torch.where(mask, advantages, 0.0)
+
+
+def _equal(totals: Tensor) -> bool:
+    return len(totals) == 0 or float(totals.max() - totals.min()) <= EQUAL
+
+
+def _centred(rewards: Tensor, group: Tensor) -> Tensor:
+    return group_relative(rewards, group, scale="none")
+
+
+def _spread(totals: Tensor, group: Tensor, eps: float = 1e-4) -> Tensor:
+    """Standard deviation of each row's group plus eps; 1 where it has no spread (its advantages are 0 anyway)."""
+    spread = torch.ones_like(totals)
+    for place in set(group.tolist()):
+        own = group == place
+        if int(own.sum()) > 1 and not _equal(totals[own]):
+            spread[own] = totals[own].std() + eps
+    return spread
+
+
+def _total(member: Scored) -> float:
+    assert member.reward.total is not None  # members without a total were left out
+    return member.reward.total
+
+
+def _turn_values(member: Scored) -> Tensor:
+    values = torch.zeros(len(member.rollout.turns), dtype=torch.float64)
+    for step in member.reward.step_values:
+        values[step.turn] += step.score
+    return values
+
+
+def _sampled(member: Scored, column: str) -> Tensor:
+    return torch.cat([torch.from_numpy(getattr(s, column)[s.sampled]) for s in member.rollout.segments])
+
+
+def _column(rows: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    return torch.nn.utils.rnn.pad_sequence([row.to(dtype) for row in rows], batch_first=True)
+
+
+def loss_weights(mask: Tensor, aggregate: str, constant: int) -> Tensor:
+    """Weight of every token in the loss of one update, [B,T]; the weights carry the aggregation.
+
+    token_mean: 1 / all tokens. sequence_mean: 1 / (rows x the row's tokens). constant: 1 / (rows x constant), with
+    `constant` the most tokens a rollout may sample, never the width of the batch. Summing token losses with these
+    weights over any split into micro-batches gives the same number.
+    """
+    rows = int(mask.any(1).sum())
+    if aggregate == "token_mean":
+        per_row = torch.full((len(mask),), 1 / max(int(mask.sum()), 1), dtype=torch.float64)
+    elif aggregate == "sequence_mean":
+        per_row = 1 / (rows * mask.sum(1).clamp_min(1)).double()
+    else:
+        per_row = torch.full((len(mask),), 1 / (rows * constant), dtype=torch.float64)
+    return torch.where(mask, per_row[:, None].float(), 0.0)

@@ -1,0 +1,95 @@
+"""Loading and saving policies: ordinary Hugging Face folders, weights in float32 while they are trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from agentrl.api import ModelError
+from agentrl.config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Policy:
+    """A causal language model with its tokenizer and the ids that end a turn.
+
+    Example: `load_policy(ModelConfig(path="tiny"), Path("agentrl/assets/tiny"))`.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    stop_ids: tuple[int, ...]
+    pad_id: int
+
+
+def check_model_path(path: str) -> None:
+    """Refuse a path that cannot be a model, before anything else starts. A hub id passes: only loading can tell."""
+    folder = Path(path)
+    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1 or folder.exists()
+    if not looks_local:
+        return
+    if not folder.is_dir():
+        raise ModelError(f"--model {path}: no such folder; give a Hugging Face model folder, a hub id, or 'tiny'")
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"--model {path}: no model folder (config.json is missing)")
+
+
+def load_policy(config: ModelConfig, folder: str | Path) -> Policy:
+    """Load model and tokenizer from `folder` (a path or a hub id); weights come as float32.
+
+    Dropout is switched off: with it the probability ratio would not be 1 before the first update.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        sentence = " ".join(str(error).split())
+        raise ModelError(f"--model {config.path}: cannot be loaded: {sentence}") from error
+    torch.nn.Module.to(model, device(config.device))  # the wrapper of transformers hides the type
+    return wrap_policy(model, tokenizer)
+
+
+def wrap_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Policy:
+    """A Policy from a loaded model; neutralises what would change sampling or the forward pass in silence."""
+    stop_ids = _stop_ids(model, tokenizer)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    for key in ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"):
+        if hasattr(model.config, key):
+            setattr(model.config, key, 0.0)
+    pad_id = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else stop_ids[0]
+    return Policy(model=model, tokenizer=tokenizer, stop_ids=stop_ids, pad_id=pad_id)
+
+
+def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    generation: GenerationConfig | None = model.generation_config
+    named = generation.eos_token_id if generation is not None else None
+    ids = [tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])]
+    stop_ids = tuple(dict.fromkeys(i for i in ids if isinstance(i, int)))
+    if not stop_ids:
+        raise ModelError("the model names no end-of-sequence token: set eos_token in its tokenizer_config.json")
+    return stop_ids
+
+
+def device(name: str) -> torch.device:
+    """The torch device that `model.device` names; `auto` takes an accelerator when there is one."""
+    if name != "auto":
+        return torch.device(name)
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator if accelerator is not None and torch.accelerator.is_available() else torch.device("cpu")
+
+
+def save_policy(policy: Policy, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+    """Write an ordinary Hugging Face folder: config, safetensors, tokenizer with its chat template."""
+    state = {name: tensor.detach().to("cpu", dtype) for name, tensor in policy.model.state_dict().items()}
+    policy.model.save_pretrained(folder, state_dict=state)
+    policy.tokenizer.save_pretrained(folder)
+
+
+def autocast_dtype(config: ModelConfig) -> torch.dtype | None:
+    """The number format of forward passes when it is not that of the weights."""
+    return torch.bfloat16 if config.dtype == "bfloat16" else None

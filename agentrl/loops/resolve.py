@@ -1,0 +1,98 @@
+"""From layers of settings to a checked run: nothing is written, sampled or started before this has passed.
+
+Order of the layers, later ones win: defaults, the recipe of an embedded policy, the environment's default reward,
+`--config`, the command's options, `--set`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+import agentrl.learning.algorithms as learning
+import agentrl.rollouts.check as rollouts
+from agentrl.api import Env, Verifier
+from agentrl.assets import embedded
+from agentrl.config import Config, Layer, ModelConfig, parse, parse_options, read_yaml
+from agentrl.plugins import load_env, load_verifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierPlan:
+    """A verifier to build for the named parts, which share its options."""
+
+    parts: tuple[str, ...]
+    plugin: type[Verifier]
+    options: BaseModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A configuration with the plugins that it names. `layers` tell where each value came from."""
+
+    config: Config
+    layers: tuple[Layer, ...]
+    env: type[Env]
+    env_options: BaseModel
+    verifiers: tuple[VerifierPlan, ...]
+
+
+def resolve(layers: Sequence[Layer]) -> Resolved:
+    """Add the layers that model and environment bring, parse, load the plugins and run every check."""
+    first = parse(layers)
+    env = load_env(first.env.name)
+    inner = [*_recipe(first.model.path), Layer(f"environment {first.env.name}", {"reward": dict(env.default_reward)})]
+    everything = (*inner, *layers)
+    config = parse(everything)
+    resolved = Resolved(
+        config=config,
+        layers=everything,
+        env=env,
+        env_options=parse_options(env.Options, config.env.options, "env.options"),
+        verifiers=_verifiers(config),
+    )
+    rollouts.check(config)
+    learning.check(config)
+    return resolved
+
+
+def resolve_saved(config: Config) -> Resolved:
+    """A configuration that was resolved before, as a run directory holds it."""
+    return resolve([Layer("config.yaml", config.model_dump(mode="json"))])
+
+
+def model_folder(config: ModelConfig) -> str | Path:
+    """Where the policy is loaded from: an embedded folder, or the path as given."""
+    return embedded(config.path) or config.path
+
+
+def config_hash(config: Config) -> str:
+    """A short hash of everything that decides what a run computes."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _recipe(model: str) -> list[Layer]:
+    folder = embedded(model)
+    if folder is None or not (folder / "recipe.yaml").is_file():
+        return []
+    return [Layer(f"recipe of {model}", read_yaml(folder / "recipe.yaml").settings)]
+
+
+def _verifiers(config: Config) -> tuple[VerifierPlan, ...]:
+    """One plan for each distinct (verifier, options): parts that agree on both share the verdict."""
+    plans: dict[str, VerifierPlan] = {}
+    for part in config.reward.parts:
+        if part.verifier is None:
+            continue
+        plugin = load_verifier(part.verifier)
+        options = parse_options(plugin.Options, part.options, f"reward.parts.{part.name}.options")
+        key = json.dumps([part.verifier, options.model_dump(mode="json")], sort_keys=True)
+        before = plans[key].parts if key in plans else ()
+        plans[key] = VerifierPlan(parts=(*before, part.name), plugin=plugin, options=options)
+    return tuple(plans.values())

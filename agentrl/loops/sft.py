@@ -1,0 +1,232 @@
+"""Supervised fine-tuning on an environment's demonstrations; the loss is on the assistant's tokens only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentrl.api import ConfigError, Demonstration, Segment, keyed_seed
+from agentrl.config import Config, SftConfig
+from agentrl.learning.models import (
+    Policy,
+    autocast_dtype,
+    check_model_path,
+    device,
+    load_policy,
+    save_policy,
+    wrap_policy,
+)
+from agentrl.learning.optimizer import adamw, learning_rate_at, set_learning_rate
+from agentrl.learning.outputs import microbatches, token_outputs
+from agentrl.learning.scratch import build_policy, build_tokenizer
+from agentrl.loops.display import Display
+from agentrl.loops.resolve import Resolved, model_folder
+from agentrl.loops.train import about
+from agentrl.loops.wiring import wire
+from agentrl.records.run import RunDirectory
+from agentrl.rollouts.chat import ChatFormat
+
+LOG_EVERY = 50
+"""Steps between lines of metrics."""
+
+
+def sft(resolved: Resolved, output: str, display: Display | None = None) -> dict[str, Any]:
+    """Fine-tune, write the policy to `output/policy`, and return the summary."""
+    config = resolved.config
+    if config.sft.scratch is None:
+        check_model_path(str(model_folder(config.model)))
+    demonstrations = asyncio.run(_demonstrations(resolved))
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    policy = _policy(config, demonstrations)
+    run = RunDirectory.create(output)
+    run.write_config(config.model_dump(mode="json"), about())
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids)
+    segments = [encode_demonstration(chat, demonstration) for demonstration in demonstrations]
+    return _Tuning(config, policy, segments, run, display or Display()).run_all()
+
+
+async def _demonstrations(resolved: Resolved) -> list[Demonstration]:
+    async with wire(resolved) as wired:
+        found = list(wired.catalogue.demonstrations("train"))
+    if not found:
+        raise ConfigError(f"env.name = '{resolved.config.env.name}': it has no demonstrations to imitate")
+    return found
+
+
+def _policy(config: Config, demonstrations: Sequence[Demonstration]) -> Policy:
+    scratch = config.sft.scratch
+    if scratch is None:
+        return load_policy(config.model, model_folder(config.model))
+    tokenizer = build_tokenizer(_texts(demonstrations), scratch.vocabulary)
+    model = build_policy(
+        tokenizer,
+        hidden_size=scratch.hidden_size,
+        layers=scratch.layers,
+        heads=scratch.heads,
+        intermediate_size=scratch.intermediate_size,
+        context=scratch.context,
+        seed=config.seed,
+    )
+    return wrap_policy(model.to(device(config.model.device)), tokenizer)
+
+
+def _texts(demonstrations: Sequence[Demonstration]) -> Iterable[str]:
+    return (message.content for demonstration in demonstrations for message in demonstration.messages)
+
+
+def encode_demonstration(chat: ChatFormat, demonstration: Demonstration) -> Segment:
+    """A demonstration as a segment whose `sampled` marks the assistant's tokens, the end of turn included.
+
+    Prompt, answer and what follows are encoded apart, as they are when a policy samples the answer.
+    """
+    ids: list[int] = []
+    sampled: list[bool] = []
+    text = ""
+
+    def append(piece: str, learn: bool) -> None:
+        nonlocal text
+        tokens = chat.encode(piece)
+        ids.extend(tokens)
+        sampled.extend([learn] * len(tokens))
+        text += piece
+
+    messages = demonstration.messages
+    for place, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        append(_extension(text, chat.render(messages[:place], generate=True)), False)
+        answer = _extension(text, chat.render(messages[: place + 1], generate=False))
+        answer, glue = _cut_at_end(chat, answer)
+        append(answer, True)
+        append(glue, False)
+    return Segment(
+        ids=np.asarray(ids, dtype=np.int32),
+        sampled=np.asarray(sampled, dtype=np.bool_),
+        logprobs=np.zeros(len(ids), dtype=np.float32),
+        turn=np.zeros(len(ids), dtype=np.int16),
+    )
+
+
+def _extension(text: str, longer: str) -> str:
+    if not longer.startswith(text):
+        raise ConfigError(
+            "the chat template rewrites earlier turns, so a demonstration of several turns cannot be encoded"
+        )
+    return longer[len(text) :]
+
+
+def _cut_at_end(chat: ChatFormat, answer: str) -> tuple[str, str]:
+    """The answer up to its end-of-turn mark, and the template's glue after it."""
+    for stop in chat.stop_ids:
+        mark = chat.decode([stop])
+        if mark in answer:
+            end = answer.rindex(mark) + len(mark)
+            return answer[:end], answer[end:]
+    return answer, ""
+
+
+class _Tuning:
+    """One fine-tuning in progress."""
+
+    def __init__(
+        self, config: Config, policy: Policy, segments: Sequence[Segment], run: RunDirectory, display: Display
+    ) -> None:
+        self.config, self.policy, self.run, self.display = config, policy, run, display
+        self.settings: SftConfig = config.sft
+        held_out = int(len(segments) * self.settings.validation_share)
+        order = np.random.default_rng(keyed_seed(config.seed, "held out")).permutation(len(segments))
+        self.validation = [segments[i] for i in order[:held_out]]
+        self.training = [segments[i] for i in order[held_out:]]
+        self.optimizer = adamw(
+            policy.model, learning_rate=self.settings.learning_rate, weight_decay=self.settings.weight_decay
+        )
+
+    def run_all(self) -> dict[str, Any]:
+        start = time.monotonic()
+        recent: list[float] = []
+        with self.display.bar("sft", self.settings.steps) as advance:
+            for step, batch in zip(range(self.settings.steps), self._batches(), strict=False):
+                recent.append(self._step(step, batch))
+                advance()
+                if (step + 1) % LOG_EVERY == 0 or step + 1 == self.settings.steps:
+                    self._log(step + 1, sum(recent) / len(recent), time.monotonic() - start)
+                    recent = []
+        dtype = getattr(torch, self.settings.save_dtype)
+        folder = self.run.path / "policy"
+        save_policy(self.policy, folder, dtype)
+        summary = {
+            "policy": str(folder),
+            "parameters": sum(p.numel() for p in self.policy.model.parameters()),
+            "demonstrations": len(self.training),
+            "validation_loss": self._validation_loss(),
+            "seconds": {"train": time.monotonic() - start},
+        }
+        self.run.write_summary(summary)
+        return summary
+
+    def _batches(self) -> Iterable[list[Segment]]:
+        """Batches of about `tokens_per_batch` padded tokens, like lengths together, in a seeded order for ever."""
+        epoch = 0
+        while True:
+            random = np.random.default_rng(keyed_seed(self.config.seed, "sft", epoch))
+            order = random.permutation(len(self.training))
+            shuffled = [(self.training[i],) for i in order]
+            chunks = list(microbatches(shuffled, self.settings.tokens_per_batch))
+            for chunk in random.permutation(len(chunks)):
+                yield [shuffled[i][0] for i in chunks[chunk]]
+            epoch += 1
+
+    def _step(self, step: int, batch: Sequence[Segment]) -> float:
+        settings = self.settings
+        set_learning_rate(
+            self.optimizer,
+            learning_rate_at(
+                step,
+                steps=settings.steps,
+                peak=settings.learning_rate,
+                warmup=settings.warmup_steps,
+                schedule=settings.schedule,
+            ),
+        )
+        self.policy.model.train()
+        total, tokens = self._loss(batch)
+        loss = total / tokens
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), settings.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return float(loss)
+
+    def _loss(self, batch: Sequence[Segment]) -> tuple[torch.Tensor, int]:
+        """Sum of negative log-probabilities (nats) and number of tokens learned from."""
+        width = max(int(segment.sampled.sum()) for segment in batch)
+        outputs = token_outputs(
+            self.policy.model,
+            [(segment,) for segment in batch],
+            width=width,
+            temperature=1.0,
+            autocast=autocast_dtype(self.config.model),
+        )
+        return -outputs.logprob.sum(), sum(int(segment.sampled.sum()) for segment in batch)
+
+    @torch.no_grad()
+    def _validation_loss(self) -> float:
+        if not self.validation:
+            return float("nan")
+        self.policy.model.train(False)
+        rows = [(segment,) for segment in self.validation]
+        sums = [self._loss([rows[i][0] for i in chunk]) for chunk in microbatches(rows, self.settings.tokens_per_batch)]
+        return sum(float(total) for total, _ in sums) / sum(tokens for _, tokens in sums)
+
+    def _log(self, step: int, loss: float, seconds: float) -> None:
+        validation = self._validation_loss()
+        self.run.append_metrics({"step": step, "loss": loss, "validation_loss": validation, "seconds": seconds})
+        self.display.line(
+            f"step {step}/{self.settings.steps}  loss {loss:.4f}  validation {validation:.4f}  {seconds:.0f} s"
+        )

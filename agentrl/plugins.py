@@ -1,0 +1,99 @@
+"""Finding environments and verifiers: by entry point, by `path/to/file.py:Class`, or by `module:Class`.
+
+Nothing is imported until a name asks for it. A name that two packages claim is an error that names both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentrl.api import Env, PluginError, Verifier, nearest
+
+PluginType = TypeVar("PluginType")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An installed plugin. Example: `Plugin("code_exec", "agentrl_envs.code_exec:CodeExec", "agentrl-framework")`."""
+
+    name: str
+    target: str
+    package: str
+
+
+def installed(group: str) -> list[Plugin]:
+    """The plugins of an entry-point group (`agentrl.envs` or `agentrl.verifiers`), by name."""
+    plugins = [Plugin(e.name, e.value, e.dist.name if e.dist else "?") for e in _entry_points(group)]
+    return sorted(plugins, key=lambda plugin: plugin.name)
+
+
+def load_env(spec: str) -> type[Env]:
+    """The environment class that `spec` names."""
+    return _load(spec, "agentrl.envs", Env, "environment")
+
+
+def load_verifier(spec: str) -> type[Verifier]:
+    """The verifier class that `spec` names."""
+    return _load(spec, "agentrl.verifiers", Verifier, "verifier")
+
+
+def _entry_points(group: str) -> list[EntryPoint]:
+    # An editable install and a checkout on the path can both list the same distribution.
+    unique = {(e.name, e.value, e.dist.name if e.dist else ""): e for e in entry_points(group=group)}
+    return list(unique.values())
+
+
+def _load(spec: str, group: str, base: type[PluginType], what: str) -> type[PluginType]:
+    if ":" in spec:
+        return _check(_from_path(spec, what), base, spec, what)
+    found = [e for e in _entry_points(group) if e.name == spec]
+    if not found:
+        known = [plugin.name for plugin in installed(group)]
+        hint = nearest(spec, known) or f" (known: {', '.join(known) or 'none; is the package installed?'})"
+        raise PluginError(f"unknown {what} '{spec}'{hint}; after adding an entry point, install the package again")
+    if len(found) > 1:
+        owners = " and ".join(f"{e.dist.name if e.dist else '?'} ({e.value})" for e in found)
+        raise PluginError(f"the {what} name '{spec}' is claimed by {owners}; uninstall one or use 'module:Class'")
+    try:
+        loaded = found[0].load()
+    except (ImportError, AttributeError) as error:
+        raise PluginError(f"the {what} '{spec}' ({found[0].value}) does not import: {error}") from error
+    return _check(loaded, base, spec, what)
+
+
+def _from_path(spec: str, what: str) -> Any:
+    location, _, name = spec.rpartition(":")
+    try:
+        from_file = location.endswith(".py")
+        module = _import_file(Path(location), what) if from_file else importlib.import_module(location)
+    except ImportError as error:
+        raise PluginError(f"the {what} '{spec}' does not import: {error}") from error
+    if not hasattr(module, name):
+        known = [key for key, value in vars(module).items() if isinstance(value, type)]
+        raise PluginError(f"{location} has no class '{name}'{nearest(name, known)}")
+    return getattr(module, name)
+
+
+def _import_file(path: Path, what: str) -> Any:
+    if not path.is_file():
+        raise PluginError(f"the {what} file '{path}' does not exist")
+    name = f"agentrl_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"the {what} file '{path}' cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+def _check(loaded: Any, base: type[PluginType], spec: str, what: str) -> type[PluginType]:
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise PluginError(f"the {what} '{spec}' is not a subclass of agentrl.api.{base.__name__}")
+    return loaded

@@ -1,0 +1,1 @@
+"""Records: what a run writes down, and the statistics computed from it."""

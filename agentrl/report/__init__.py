@@ -1,0 +1,1 @@
+"""Reports: tables for the terminal. Reads records only."""

@@ -1,0 +1,94 @@
+"""Many rollouts at once: one event loop drives them all; they finish in any order and come back sorted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from agentrl.api import Env, Group, Rollout, Scored, Task, TooManyFailures, keyed_seed
+from agentrl.rollouts.runner import Attempt, Settings, run_rollout
+from agentrl.rollouts.sampling import Key, Sampler
+from agentrl.rollouts.scoring import Scorer
+
+
+def plan(tasks: Sequence[Task], samples: int, *, seed: int, phase: tuple[int | str, ...]) -> list[Attempt]:
+    """`samples` attempts at each task. Members of a group share the environment's seed, not the sampling seed.
+
+    phase: what the rollouts are for, such as `("train", 12)` or `("eval", "test")`; part of every key.
+    """
+    return [
+        Attempt(
+            task=task,
+            index=index,
+            key=(place, index),
+            env_seed=keyed_seed(seed, "env", *phase, task.id) >> 32,  # many libraries take 32-bit seeds only
+            seed_key=(seed, "sample", *phase, task.id, index),
+        )
+        for place, task in enumerate(tasks)
+        for index in range(samples)
+    ]
+
+
+async def collect(
+    attempts: Sequence[Attempt],
+    *,
+    make_env: Callable[[], Env],
+    sampler: Sampler,
+    settings: Settings,
+    scorer: Scorer,
+    progress: Callable[[Scored], None],
+) -> list[Group]:
+    """Run and judge all attempts, at most `rollout.concurrency` at once; groups in the order of the attempts.
+
+    A slot that has finished a rollout goes on with the next one and leaves the judging to a task of its own, so that
+    a slow verifier never holds up sampling.
+    """
+    waiting = iter(attempts)
+    judging: dict[Key, asyncio.Task[Scored]] = {}
+
+    async def slot() -> None:
+        try:
+            for attempt in waiting:  # one iterator for all slots: the next attempt goes to the slot that is free
+                rollout = await run_rollout(attempt, make_env(), sampler, settings)
+                judging[attempt.key] = asyncio.create_task(_scored(scorer, rollout, progress))
+        finally:
+            sampler.leave()
+
+    slots = [asyncio.create_task(slot()) for _ in range(min(settings.limits.concurrency, len(attempts)))]
+    for _ in slots:
+        sampler.enter()
+    try:
+        await asyncio.gather(*slots)
+        scored = await asyncio.gather(*(judging[attempt.key] for attempt in attempts))
+    finally:
+        for task in (*slots, *judging.values()):
+            task.cancel()
+    places = groupby(zip(attempts, scored, strict=True), key=lambda pair: pair[0].key[0])
+    return [_group([member for _, member in pairs]) for _, pairs in places]
+
+
+async def _scored(scorer: Scorer, rollout: Rollout, progress: Callable[[Scored], None]) -> Scored:
+    scored = await scorer.score(rollout)
+    progress(scored)
+    return scored
+
+
+def _group(members: Sequence[Scored]) -> Group:
+    return Group(task=members[0].rollout.task, members=tuple(members))
+
+
+def refuse_failures(groups: Sequence[Group], max_share: float) -> None:
+    """Stop the run when too many rollouts failed or could not be judged, with the first reason."""
+    members = [member for group in groups for member in group.members]
+    bad = [m for m in members if m.reward.total is None]
+    if len(bad) <= max_share * len(members):
+        return
+    first = bad[0]
+    reason = first.rollout.error or next(
+        (f"{v.verifier}: {v.reason}: {v.detail}" for v in first.verdicts if v.score is None), "no verdict"
+    )
+    raise TooManyFailures(
+        f"{len(bad)} of {len(members)} rollouts failed or could not be judged "
+        f"(rollout.max_failed_share = {max_share}); the first: {reason.strip()}"
+    )

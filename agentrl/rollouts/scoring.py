@@ -1,0 +1,50 @@
+"""Judging: every finished rollout is handed to the verifiers at once, while others still sample."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+import traceback
+from collections.abc import Mapping
+from functools import partial
+
+from agentrl.api import AgentRLError, Rollout, Scored, Verdict, Verifier
+from agentrl.config import RewardConfig
+from agentrl.rollouts.authors import call
+from agentrl.rollouts.rewards import compose
+
+
+async def judge(verifier: Verifier, rollout: Rollout, timeout: float | None = None) -> Verdict:
+    """One verdict. What the verifier raises is our failure and makes the rollout unjudged, never wrong."""
+    start = time.perf_counter()
+    try:
+        verdict: Verdict = await call(partial(verifier.verify, rollout), timeout)
+    except TimeoutError:
+        verdict = Verdict(verifier=verifier.name, score=None, reason="verifier_timeout", detail=f"after {timeout} s")
+    except Exception as error:
+        detail = str(error) if isinstance(error, AgentRLError) else traceback.format_exc()
+        verdict = Verdict(verifier=verifier.name, score=None, reason="verifier_error", detail=detail)
+    return dataclasses.replace(verdict, seconds=time.perf_counter() - start)
+
+
+class Scorer:
+    """Scores rollouts by a reward configuration. `verifiers`: one object for each part that has a verifier.
+
+    Parts may share a verifier object; it is then asked once.
+    """
+
+    def __init__(self, config: RewardConfig, verifiers: Mapping[str, Verifier], timeout: float) -> None:
+        self.config = config
+        self.verifiers = verifiers
+        self.timeout = timeout
+
+    async def score(self, rollout: Rollout) -> Scored:
+        """Verdicts and reward of one rollout. A failed rollout is not judged: its parts stay unscored."""
+        if rollout.stop.failed:
+            return Scored(rollout=rollout, verdicts=(), reward=compose(self.config, rollout, {}))
+        distinct = list({id(verifier): verifier for verifier in self.verifiers.values()}.values())
+        verdicts = await asyncio.gather(*(judge(verifier, rollout, self.timeout) for verifier in distinct))
+        by_verifier = {id(verifier): verdict for verifier, verdict in zip(distinct, verdicts, strict=True)}
+        by_part = {part: by_verifier[id(verifier)] for part, verifier in self.verifiers.items()}
+        return Scored(rollout=rollout, verdicts=tuple(verdicts), reward=compose(self.config, rollout, by_part))

@@ -1,0 +1,1 @@
+"""What runs inside the sandbox: standard library only. This folder alone is mounted there, read-only."""

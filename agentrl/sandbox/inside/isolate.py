@@ -1,0 +1,114 @@
+"""Fresh namespaces for each program: a fork with its own users, processes, mounts, network, IPC and host name."""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import fcntl
+import os
+import resource
+import struct
+
+from agentrl.sandbox.inside.seccomp import Filter, machine_index
+
+HOME = "/w"
+"""Working directory of a program; a link into the one small file system that it may write to."""
+
+_BOX = "/box"
+_SIGCHLD = 17
+_NEW_ALL = 0x20000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # NS, UTS, IPC, USER, PID, NET
+_NOSUID_NODEV_NOEXEC, _READ_ONLY = 2 | 4 | 8, 1
+_SET_INTERFACE_FLAGS, _INTERFACE_UP = 0x8914, 1
+_CAPABILITY_VERSION_3 = 0x20080522
+_INODES = 4096
+
+# PyDLL keeps the interpreter lock: between clone and PyOS_AfterFork_Child nothing else may run.
+_libc = ctypes.PyDLL(None, use_errno=True)
+_CLONE_NUMBER = (56, 220)[machine_index()]
+_filter = Filter()
+
+
+def spawn() -> int:
+    """Fork into new namespaces; returns 0 in the child, which is process 1 of its own tree. Raises OSError.
+
+    A bare clone instead of fork and unshare saves a second process. The child has all capabilities over its own
+    namespaces and none outside, until `drop_privileges`.
+    """
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid: int = _libc.syscall(_CLONE_NUMBER, _NEW_ALL | _SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    error = ctypes.get_errno()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(error, f"clone: {os.strerror(error)}")
+    return pid
+
+
+def enter(disk_mb: int) -> None:
+    """Finish the new namespaces: user map, /proc, the writable file system, loopback. Raises OSError."""
+    user, group = _outer_ids
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+    _mount("tmpfs", _BOX, _NOSUID_NODEV_NOEXEC, f"size={disk_mb}m,nr_inodes={_INODES},mode=755")
+    for name, mode in (("w", 0o755), ("tmp", 0o777), ("shm", 0o777)):
+        os.mkdir(f"{_BOX}/{name}", mode)
+    # Read-only, so that no kernel setting can be written whatever the outer user may do.
+    _mount("proc", "/proc", _NOSUID_NODEV_NOEXEC | _READ_ONLY, None)
+    loopback = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    fcntl.ioctl(loopback.fileno(), _SET_INTERFACE_FLAGS, struct.pack("16sh14x", b"lo", _INTERFACE_UP))
+    loopback.close()
+    os.chdir(HOME)
+
+
+def drop_privileges() -> None:
+    """Give up every capability for good and install the system call filter. Raises OSError."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    if _libc.capset(header, bytes(24)) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+    _filter.install(_libc)
+
+
+def limit_resources(*, cpu_seconds: float, memory_mb: int, processes: int, file_mb: int) -> None:
+    """Per-process limits, hard and soft alike. Memory and CPU time of the whole tree are watched from outside.
+
+    The address space is left wide: honest programs reserve far more than they touch.
+    """
+    cpu = int(-(-cpu_seconds // 1))
+    limits = {
+        resource.RLIMIT_CPU: (cpu, cpu + 1),
+        resource.RLIMIT_AS: ((memory_mb + 4096) << 20,) * 2,
+        resource.RLIMIT_FSIZE: (file_mb << 20,) * 2,
+        resource.RLIMIT_NOFILE: (256, 256),
+        resource.RLIMIT_CORE: (0, 0),
+        resource.RLIMIT_MEMLOCK: (1 << 20,) * 2,
+        resource.RLIMIT_MSGQUEUE: (1 << 16,) * 2,
+        resource.RLIMIT_STACK: (64 << 20,) * 2,
+    }
+    if _process_limit_is_per_namespace:
+        limits[resource.RLIMIT_NPROC] = (processes, processes)
+    for name, (soft, hard) in limits.items():
+        allowed = resource.getrlimit(name)[1]
+        if allowed != resource.RLIM_INFINITY:
+            soft, hard = min(soft, allowed), min(hard, allowed)
+        resource.setrlimit(name, (soft, hard))
+
+
+def _mount(kind: str, target: str, flags: int, options: str | None) -> None:
+    data = options.encode() if options is not None else None
+    if _libc.mount(kind.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"mount {kind} on {target}: {os.strerror(error)}")
+
+
+def _kernel_version() -> tuple[int, int]:
+    major, minor = os.uname().release.split("-")[0].split(".")[:2]
+    return int(major), int(minor)
+
+
+# Before Linux 5.14 the limit counted every process of the user on the whole machine.
+_process_limit_is_per_namespace = _kernel_version() >= (5, 14)
+_outer_ids = (os.getuid(), os.getgid())

@@ -1,0 +1,133 @@
+"""The expected gradient of each estimator, over every outcome of a toy problem, against the true policy gradient.
+
+Two turns of one token each: first "stop" or "go on", then, only after "go on", one of two answers. Both turns are
+rewarded, and the length of a rollout is the policy's own choice, which is what makes careless baselines biased.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from agentrl.learning.advantages import group_relative, leave_one_out, turn_leave_one_out, turn_returns
+from agentrl.learning.losses import policy_loss
+
+OUTCOMES = [(0,), (1, 0), (1, 1)]
+TURN_REWARDS = [[0.3], [0.1, 1.0], [0.1, -0.4]]
+
+
+def parameters() -> Tensor:
+    """Logits of the two decisions, [2,2]."""
+    return torch.tensor([[0.4, -0.3], [-0.2, 0.5]], dtype=torch.float64, requires_grad=True)
+
+
+def outcome_logprobs(logits: Tensor) -> Tensor:
+    """[3,2] log-probabilities of the tokens of each outcome; NaN where an outcome has no second token."""
+    table = logits.log_softmax(1)
+    unused = torch.full((), torch.nan, dtype=torch.float64)
+    rows = [[table[t, o[t]] if t < len(o) else unused for t in range(2)] for o in OUTCOMES]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+def true_gradient() -> Tensor:
+    logits = parameters()
+    probabilities = outcome_logprobs(logits).nan_to_num(0.0).sum(1).exp()
+    value = sum(p * sum(r) for p, r in zip(probabilities, TURN_REWARDS, strict=True))
+    return torch.autograd.grad(value, logits)[0]
+
+
+@dataclass
+class Enumeration:
+    """Every group of `size` rollouts as rows of one batch, each row weighted by the probability of its group."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        self.groups = list(itertools.product(range(3), repeat=self.size))
+        self.rows = [outcome for group in self.groups for outcome in group]
+        self.ids = torch.arange(len(self.groups)).repeat_interleave(self.size)
+        self.rewards = torch.tensor([sum(TURN_REWARDS[o]) for o in self.rows], dtype=torch.float64)
+        self.mask = torch.tensor([[True, len(OUTCOMES[o]) > 1] for o in self.rows])
+
+    def gradient(self, advantages: Tensor, aggregate: str) -> Tensor:
+        """Expectation of minus the gradient of the loss of one group."""
+        logits = parameters()
+        outcomes = outcome_logprobs(logits)
+        logprobs = outcomes[self.rows]
+        probability = outcomes.detach().nan_to_num(0.0).sum(1).exp()
+        weights = torch.stack([math.prod(probability[list(g)]) for g in self.groups]).repeat_interleave(self.size)
+        loss, _ = policy_loss(
+            logprobs,
+            logprobs.detach(),
+            advantages,
+            self.mask,
+            clip_low=0.2,
+            clip_high=0.2,
+            weights=weights[:, None].expand(-1, 2),
+            aggregate=aggregate,
+            denominator=float(self.size),
+        )
+        return -torch.autograd.grad(loss, logits)[0]
+
+
+def assert_close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_rloo_is_the_policy_gradient(size: int) -> None:
+    groups = Enumeration(size)
+    assert_close(groups.gradient(leave_one_out(groups.rewards, groups.ids), "constant"), true_gradient())
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_turn_leave_one_out_is_the_policy_gradient(size: int) -> None:
+    groups = Enumeration(size)
+    per_turn = turn_leave_one_out([TURN_REWARDS[o] for o in groups.rows], groups.ids)
+    advantages = torch.nn.utils.rnn.pad_sequence(per_turn, batch_first=True)
+    assert_close(groups.gradient(advantages, "constant"), true_gradient())
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_dr_grpo_is_the_policy_gradient_times_a_known_factor(size: int) -> None:
+    groups = Enumeration(size)
+    advantages = group_relative(groups.rewards, groups.ids, scale="none")
+    assert_close(groups.gradient(advantages, "constant"), (size - 1) / size * true_gradient())
+
+
+def test_a_baseline_that_includes_the_rollout_itself_would_be_seen() -> None:
+    groups = Enumeration(4)
+    returns = [turn_returns(TURN_REWARDS[o], gamma=1.0) for o in groups.rows]
+    advantages = torch.zeros(len(groups.rows), 2, dtype=torch.float64)
+    for i, own in enumerate(returns):
+        group = returns[i - i % 4 : i - i % 4 + 4]
+        for k, value in enumerate(own):
+            reached = [g[k] for g in group if len(g) > k]
+            advantages[i, k] = value - sum(reached) / len(reached)
+    ratio = groups.gradient(advantages, "constant") / true_gradient()
+    torch.testing.assert_close(ratio[0], torch.full((2,), 0.75).double())
+    assert float(ratio[1].max()) < 0.75
+
+
+def test_grpo_is_the_expectation_of_its_published_estimator() -> None:
+    size, eps = 4, 1e-4
+    groups = Enumeration(size)
+    table = parameters().detach().softmax(1)
+    expected = torch.zeros(2, 2, dtype=torch.float64)
+    for group in groups.groups:
+        rewards = [sum(TURN_REWARDS[o]) for o in group]
+        mean = sum(rewards) / size
+        std = math.sqrt(sum((r - mean) ** 2 for r in rewards) / (size - 1))
+        chance = math.prod(float(table[t, token]) for o in group for t, token in enumerate(OUTCOMES[o]))
+        for outcome, reward in zip(group, rewards, strict=True):
+            for t, token in enumerate(OUTCOMES[outcome]):
+                score = -table[t].clone()
+                score[token] += 1.0
+                expected[t] += chance * (reward - mean) / (std + eps) * score / len(OUTCOMES[outcome]) / size
+    advantages = group_relative(groups.rewards, groups.ids, eps=eps)
+    assert_close(groups.gradient(advantages, "sequence_mean"), expected)
