@@ -5,8 +5,8 @@ every tensor speaks of token t given all before it. Only log-probabilities and v
 is a constant. Computed in float64 if any input is float64, else in float32.
 
 Masked tokens are replaced *before* any arithmetic (0 times NaN is NaN, in the backward pass too), so whatever stands
-there adds exactly 0 to value and gradient. Non-finite input at a sampled token propagates into loss and stats; the
-caller counts and skips.
+there adds exactly 0 to value and gradient. NaN at a sampled token propagates into the loss; an infinite log-ratio is
+clamped like any large one. So callers that want to know count non-finite inputs.
 
 Denominators. Losses over micro-batches and ranks add up to the loss of the global batch only if each divides by the
 *global* `denominator`: for "token_mean" its number of sampled tokens, for "sequence_mean" its number of sequences with
@@ -253,20 +253,13 @@ def aggregate_tokens(
     "sequence_mean": `sum_i mean_t x_it / D`, D = rows with a sampled token (GRPO, arXiv:2402.03300, eq. 3).
     "constant": `sum x / D`, D = constant times rows with a sampled token; the constant is the largest allowed number
     of tokens per rollout, whatever the width of the batch (Dr. GRPO, arXiv:2503.20783).
-    `denominator` is D of the global batch, and of "constant" it *contains* the constant, which is then not given.
+    `denominator` is D of the global batch; of "constant" it *contains* the constant, which is then needed no more and,
+    if given, only checked to divide it (a plain number of sequences would be taken for D in silence otherwise).
 
     Returns a scalar, 0 with a zero gradient if nothing was sampled. Raises ValueError for options that do not fit.
     """
     check_mask(mask, per_token=per_token)
-    if denominator is not None and not denominator > 0:
-        raise ValueError(f"denominator must be positive, got {denominator}")
-    if (aggregate == "constant" and denominator is None) != (constant is not None):
-        raise ValueError(
-            "constant belongs to aggregate='constant' without denominator (which contains it); "
-            f"got aggregate={aggregate!r}, constant={constant}, denominator={denominator}"
-        )
-    if constant is not None and not constant > 0:
-        raise ValueError(f"constant must be positive, got {constant}")
+    _check_denominator(aggregate, constant, denominator)
     sums = torch.where(mask, per_token, 0.0).sum(dim=1)
     lengths = mask.sum(dim=1)
     if aggregate == "token_mean":
@@ -292,6 +285,21 @@ def _check_policy_options(
         raise ValueError(f"clip_low and clip_high must not be negative, got {clip_low} and {clip_high}")
     if dual_clip is not None and not dual_clip > 1:
         raise ValueError(f"dual_clip bounds the ratio from above and must exceed 1, got {dual_clip}")
+
+
+def _check_denominator(aggregate: str, constant: float | None, denominator: float | None) -> None:
+    if denominator is not None and not denominator > 0:
+        raise ValueError(f"denominator must be positive, got {denominator}")
+    if constant is not None and not constant > 0:
+        raise ValueError(f"constant must be positive, got {constant}")
+    if aggregate == "constant":
+        if constant is None and denominator is None:
+            raise ValueError("aggregate='constant' needs constant (or a denominator that contains it)")
+        sequences = 1.0 if constant is None or denominator is None else denominator / constant
+        if abs(sequences - round(sequences)) > 1e-6 * sequences:
+            raise ValueError(f"denominator {denominator} must be sequences times constant {constant}")
+    elif constant is not None:
+        raise ValueError(f"constant belongs to aggregate='constant', not {aggregate!r}")
 
 
 def _masked(tensor: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -17,7 +17,7 @@ from agentrl.api import Completion, Message, Segment
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'].capitalize() }}: {{ message['content'] }}"
-    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}\n\n{% endfor %}"
+    "{{ eos_token if message['role'] == 'assistant' else '' }}{{ '\\n\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 """For base models without a chat template of their own."""

@@ -11,15 +11,13 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _LENGTH = struct.Struct("=I")
 LENGTH_BYTES = _LENGTH.size
 
 
-@dataclass(frozen=True)
-class Payload:
+class Payload(NamedTuple):
     """What one process is given. Example: `Payload(meta={"program": "print(1)"}, files={"a.txt": b"x"}, stdin=b"")`."""
 
     meta: dict[str, Any]

@@ -4,7 +4,7 @@ Everything here can be read, changed and forged by the program; it is trusted wi
 result pipe (one JSON object a line) is parsed as data by the other side:
 
     {"load": "ok"}                            or {"load": reason, "error": text}
-    {"call": "ok", "value": packed, "out": text}   or {"call": reason, "error": text, "out": text}
+    {"call": "ok", "value": packed text, "out": text}   or {"call": reason, "error": text, "out": text}
     {"end": "ok" | reason, "error": text}     how a script ended
 """
 
@@ -51,15 +51,24 @@ class OutputLimit(BaseException):
     """A call printed more than it may."""
 
 
-class _Captured(io.BytesIO):
+class _Captured(io.BufferedIOBase):
     """What one call prints, with a bound."""
 
     limit = 1 << 20
 
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
     def write(self, data: Any, /) -> int:
-        if self.tell() + len(data) > self.limit:
+        self.parts.append(bytes(data))
+        self.size += len(self.parts[-1])
+        if self.size > self.limit:
             raise OutputLimit
-        return super().write(data)
+        return len(self.parts[-1])
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
@@ -223,7 +232,7 @@ def _make_call(module: types.ModuleType, call: dict[str, Any], results: Results)
     try:
         arguments = plain.loads(call["args"])
         value = call_function(module, call["function"], arguments[0], arguments[1])
-        record = {"call": "ok", "value": plain.pack(value)}
+        record = {"call": "ok", "value": plain.dumps(plain.pack(value))}
     except BaseException as error:
         reason, text = describe_error(error)
         if isinstance(error, plain.NotPlain):
@@ -231,7 +240,7 @@ def _make_call(module: types.ModuleType, call: dict[str, Any], results: Results)
         record = {"call": reason, "error": text}
     finally:
         sys.stdout = outside
-    record["out"] = captured.getvalue()[:_MOST_CALL_OUTPUT].decode("utf-8", "replace")
+    record["out"] = b"".join(captured.parts)[:_MOST_CALL_OUTPUT].decode("utf-8", "replace")
     results.send(record)
 
 

@@ -7,11 +7,13 @@ comes back is held in memory that forks do not inherit. So nothing of one progra
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import struct
 import sys
+import traceback
 from typing import Any
 
 # Three folders up lies `agentrl`, of which nothing but this folder is there.
@@ -123,12 +125,16 @@ def _become_program(header: dict[str, Any], payload: frames.Payload, out: int, e
         sys.argv = [program.FILE]
         sys.path.insert(0, isolate.HOME)
         channel = program.Results(results)
-        gc.unfreeze()
         if header["kind"] == "run":
             status = program.run_script(source, channel)
         else:
             status = program.serve_calls(source, payload.meta["calls"], channel, header["output_bytes"])
             sys.stdout.flush()
+    except BaseException:
+        # Closed descriptors, replaced modules: what a program does to its own process is its own failure.
+        with contextlib.suppress(BaseException):
+            os.write(2, traceback.format_exc().encode("utf-8", "replace"))
+        status = 1
     finally:
         os._exit(status)
 
@@ -174,13 +180,23 @@ def _preload(packages_at: str, modules: list[str]) -> None:
     site.sethelper()
     sys.path = [entry for entry in sys.path if entry != _ROOT]
     sys.path.append(packages_at)
+    register, os.register_at_fork = os.register_at_fork, _forget
+    import random
+
+    os.register_at_fork = register
+    # One stream for every program, so that a verdict can be repeated; reseeding would also slow down each fork.
+    random.seed(0)
     for name in (*_COMMON, *modules):
         __import__(name)
 
 
+def _forget(**hooks: object) -> None:
+    """Stands in for `os.register_at_fork`."""
+
+
 _COMMON = (
-    "array", "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools",
-    "heapq", "io", "itertools", "json", "math", "operator", "random", "re", "statistics", "string", "time", "typing",
+    "array", "bisect", "collections", "copy", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
+    "itertools", "json", "math", "operator", "re", "statistics", "string", "time", "typing",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentrl.sandbox.inside import frames
 
@@ -18,8 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """How a tree ended. `stopped`: the limit for which it was killed (`cpu`, `wall`, `memory`, `output`), or "".
 
     `delayed_seconds`: how long its busiest process waited for a processor, None when the kernel does not tell.

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from agentrl.api import JSON, Message, Task, keyed_seed
 from agentrl_envs.code_exec.evaluate import run_own
-from agentrl_envs.code_exec.feedback import call_text
+from agentrl_envs.code_exec.feedback import call_text, passes
 from agentrl_envs.code_exec.flaws import flawed
 from agentrl_envs.code_exec.templates import TEMPLATES, Template
 from agentrl_envs.code_exec.words import KINDS, VARIABLES, Word
 
 SIZES: Mapping[str, int] = {"train": 600, "validation": 100, "test": 200}
 UNSEEN_IN_TEST = 40
-_HIDDEN, _VISIBLE, _POOL = 6, 2, 20
+_HIDDEN, _VISIBLE, _POOL, _SHORTEST = 6, 2, 20, 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def draw_exercise(template: Template, random_: random.Random) -> Exercise:
         word = random_.choice(KINDS[name].words)
         j, k = random_.sample(range(2, 10), 2)
         c, d = random_.sample("aeost", 2)
-        slots = {"v": variable, "j": j, "k": k, "c": c, "d": d}
+        slots = {"v": variable, "j": j, "k": k, "m": random_.choice((2, 3)), "c": c, "d": d}
         phrases.append(word.phrase.format(**slots))
         lines += [line.format(**slots) for line in word.loop]
         last = position == len(template.kinds) - 1
@@ -100,13 +100,13 @@ def make_cases(exercise: Exercise, random_: random.Random) -> tuple[list[JSON], 
         hidden.append(best)
         missed = [finders for finders in missed if best not in finders]
     rest = [case for case in range(len(pool)) if case not in hidden]
-    hidden += rest[: _HIDDEN - len(hidden)]
-    visible = sorted(rest[_HIDDEN:], key=lambda case: len(repr((pool[case], expected[case]))))[:6]
-    if len({repr(expected[case]) for case in hidden}) < 2 or missed:
+    hidden, rest = hidden + rest[: _HIDDEN - len(hidden)], rest[_HIDDEN - len(hidden) :]
+    visible = sorted(rest, key=lambda case: len(repr((pool[case], expected[case]))))[:_SHORTEST]
+    random_.shuffle(visible)
+    if missed or len({repr(expected[case]) for case in hidden}) < 2 or expected[visible[0]] == expected[visible[1]]:
         return None
-    visible = random_.sample(visible, _VISIBLE)
     cases = [{"args": list(pool[case]), "expected": expected[case]} for case in range(len(pool))]
-    return [cases[case] for case in visible], [cases[case] for case in hidden]
+    return [cases[case] for case in visible[:_VISIBLE]], [cases[case] for case in hidden]
 
 
 def _differs(program: str, pool: Sequence[Sequence[JSON]], expected: Sequence[JSON]) -> frozenset[int]:
@@ -117,7 +117,7 @@ def _differs(program: str, pool: Sequence[Sequence[JSON]], expected: Sequence[JS
     return frozenset(
         case
         for case, (result, value) in enumerate(zip(results, expected, strict=True))
-        if result.reason != "ok" or repr(result.value) != repr(value)
+        if not passes(result, value)
     )
 
 

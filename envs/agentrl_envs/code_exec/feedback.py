@@ -12,7 +12,7 @@ _WIDTH = 60
 
 def _short(text: str) -> str:
     """One line of at most `_WIDTH` characters: a program may return or print anything."""
-    line = " ".join(text.split())
+    line = " ".join(text.split()).replace(". Did you mean", " Did you mean").split(" Did you mean")[0]
     return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
 
 
@@ -30,7 +30,7 @@ def examples_passed(examples: Sequence[Mapping[str, JSON]], execution: CallsExec
 
 def passes(result: CallResult, expected: JSON) -> bool:
     """Whether one call returned the expected value."""
-    return result.reason == "ok" and same_value(result.value, expected)
+    return result.reason == "ok" and same_value(expected, result.value)
 
 
 def observe(entry_point: str, examples: Sequence[Mapping[str, JSON]], execution: CallsExecution) -> str:

@@ -77,7 +77,7 @@ def _loops_over_numbers() -> tuple[Word, ...]:
     head = "for i in range(1, {v} + 1):"
     plain = [
         ("sum {k} * i for i from 1 to it", ("r = 0", head, "    r += {k} * i")),
-        ("start at {k} and multiply by i for i from 1 to it", ("r = {k}", head, "    r *= i")),
+        ("sum i * i for i from 1 to it", ("r = 0", head, "    r += i * i")),
     ]
     chosen = [
         (f"{verb} each i from 1 to it that is {said}", ("r = 0", head, f"    if {_where(test, 'i')}:", f"        r += {gain}"))
@@ -148,9 +148,9 @@ KINDS: Mapping[str, Kind] = {
         [
             ("sort it", "sorted({v})"),
             ("reverse it", "{v}[::-1]"),
-            ("take the first {k}", "{v}[:{k}]"),
-            ("take the last {k}", "{v}[-{k}:]"),
-            ("skip the first {k}", "{v}[{k}:]"),
+            ("take the first {m}", "{v}[:{m}]"),
+            ("take the last {m}", "{v}[-{m}:]"),
+            ("skip the first {m}", "{v}[{m}:]"),
             ("append {k}", "{v} + [{k}]"),
         ],
     ),
@@ -172,17 +172,17 @@ KINDS: Mapping[str, Kind] = {
             ("make it upper case", "{v}.upper()"),
             ("make it lower case", "{v}.lower()"),
             ("reverse it", "{v}[::-1]"),
-            ("repeat it {k} times", "{v} * {k}"),
+            ("repeat it {m} times", "{v} * {m}"),
         ],
     ),
     "slice": _kind(
         "text",
         "text",
         [
-            ("take the first {k}", "{v}[:{k}]"),
-            ("take the last {k}", "{v}[-{k}:]"),
-            ("skip the first {k}", "{v}[{k}:]"),
-            ("take every letter {k}", "{v}[::{k}]"),
+            ("take the first {m}", "{v}[:{m}]"),
+            ("take the last {m}", "{v}[-{m}:]"),
+            ("skip the first {m}", "{v}[{m}:]"),
+            ("take every {m}th letter", "{v}[::{m}]"),
         ],
     ),
     "letter": _kind(

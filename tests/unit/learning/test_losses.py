@@ -56,10 +56,7 @@ def run(name: str, data: dict[str, Tensor], mask: Tensor, **more: Any) -> tuple[
         return value_loss(*columns, clip=0.2, **more)
     if name == "cispo":
         return cispo_loss(**data, mask=mask, cap_low=0.8, cap_high=1.3, **more)
-    options = dict(SETTINGS[name])
-    if "denominator" in more:
-        options.pop("constant", None)
-    return policy_loss(**data, mask=mask, **options, **more)
+    return policy_loss(**data, mask=mask, **SETTINGS[name], **more)
 
 
 def gradient(loss: Tensor, leaf: Tensor) -> Tensor:
@@ -138,7 +135,7 @@ def test_cispo_differentiates_the_log_probability_only() -> None:
 def test_kl_to_the_old_policy_is_that_of_old_relative_to_new() -> None:
     """Tokens in the exact proportions of the old policy, so that the mean over tokens is its expectation."""
     tokens = torch.tensor([[0, 0, 1, 2]])
-    old, new = torch.tensor([0.5, 0.25, 0.25]).double().log(), torch.tensor([0.2, 0.5, 0.3]).double().log()
+    old, new = torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.5, 0.3]], dtype=torch.float64).log()
     mask = torch.ones(1, 4, dtype=torch.bool)
     _, stats = policy_loss(new[tokens], old[tokens], torch.ones(1), mask, clip_low=0.2, clip_high=0.2)
     close(stats["kl_old_sum"] / stats["tokens"], (old.exp() * (old - new)).sum())
@@ -316,7 +313,8 @@ def test_bradley_terry_is_finite_where_exp_overflows() -> None:
         ({"aggregate": "mean"}, "aggregate"),
         ({"aggregate": "constant"}, "constant"),
         ({"constant": 5.0}, "constant"),
-        ({"aggregate": "constant", "constant": 5.0, "denominator": 10.0}, "constant"),
+        ({"aggregate": "constant", "constant": 5.0, "denominator": 4.0}, "denominator"),
+        ({"aggregate": "constant", "constant": 5.0, "denominator": 8.0}, "denominator"),
         ({"aggregate": "constant", "constant": 0.0}, "constant"),
         ({"denominator": 0.0}, "denominator"),
         ({"dual_clip": 0.9}, "dual_clip"),
@@ -381,3 +379,5 @@ def test_aggregates_ignore_padding_width_and_empty_rows() -> None:
     assert float(aggregate_tokens(x, mask)) == 2.5
     assert float(aggregate_tokens(x, mask, aggregate="sequence_mean")) == 3.0
     assert float(aggregate_tokens(x, mask, aggregate="constant", constant=5.0)) == 1.0
+    assert float(aggregate_tokens(x, mask, aggregate="constant", constant=5.0, denominator=20.0)) == 0.5
+    assert float(aggregate_tokens(x, mask, aggregate="constant", denominator=20.0)) == 0.5

@@ -1,0 +1,116 @@
+"""A control group for each worker, where this process may make one: the kernel then bounds memory and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PREFIX = "agentrl-"
+_OWN_MB = 64  # the runner, bubblewrap and the kernel's books for them
+
+
+@dataclass(slots=True)
+class Cgroup:
+    """Folders of one worker's groups: memory and pids, the same folder where the hierarchy is unified.
+
+    Example: `Cgroup(memory=Path("/sys/fs/cgroup/memory/agentrl-41-0"), pids=Path("/sys/fs/cgroup/pids/agentrl-41-0"),
+    unified=False)`.
+    """
+
+    memory: Path
+    pids: Path
+    unified: bool
+    _limit: int = field(default=0)
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders to join."""
+        return sorted({str(self.memory), str(self.pids)})
+
+    def prepare(self, memory_mb: int) -> int:
+        """Set the memory limit for the next program; returns how often the kernel has killed in here so far."""
+        wanted = (memory_mb + _OWN_MB) << 20
+        if wanted != self._limit:
+            (self.memory / ("memory.max" if self.unified else "memory.limit_in_bytes")).write_text(str(wanted))
+            self._limit = wanted
+        return self.killed_for_memory()
+
+    def killed_for_memory(self) -> int:
+        """How many processes the kernel has killed for memory in this group."""
+        name = "memory.events" if self.unified else "memory.oom_control"
+        for line in _read(self.memory / name).splitlines():
+            word, _, count = line.partition(" ")
+            if word == "oom_kill":
+                return int(count)
+        return 0
+
+    def remove(self) -> None:
+        """Remove the folders; the kernel needs a moment after the last process died."""
+        for folder in self.folders:
+            _remove(Path(folder))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _remove(folder: Path) -> None:
+    for _ in range(50):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.002)
+        else:
+            return
+
+
+def make(number: int, *, processes: int = 4096) -> Cgroup | None:
+    """Make the group of worker `number` of this process, or return None where that is not possible."""
+    name = f"{_PREFIX}{os.getpid()}-{number}"
+    for unified, memory_root, pids_root in _roots():
+        group = Cgroup(memory=memory_root / name, pids=pids_root / name, unified=unified)
+        try:
+            for folder in group.folders:
+                os.makedirs(folder, exist_ok=True)
+            (group.pids / "pids.max").write_text(str(processes))
+            group.prepare(512)
+            with contextlib.suppress(OSError):
+                swap = "memory.swap.max" if unified else "memory.swappiness"
+                (group.memory / swap).write_text("0")
+        except OSError:
+            group.remove()
+            continue
+        return group
+    return None
+
+
+def sweep() -> None:
+    """Remove the groups of processes that are gone: what a killed run left behind."""
+    for _, memory_root, pids_root in _roots():
+        for root in {memory_root, pids_root}:
+            for folder in root.glob(f"{_PREFIX}*"):
+                owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+                if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+
+
+def _roots() -> list[tuple[bool, Path, Path]]:
+    """Where groups could be made: (unified, memory folder, pids folder)."""
+    found: list[tuple[bool, Path, Path]] = []
+    top = Path("/sys/fs/cgroup")
+    if (top / "cgroup.controllers").exists():
+        enabled = _read(top / "cgroup.subtree_control").split()
+        if {"memory", "pids"} <= set(enabled):
+            found.append((True, top, top))
+    elif (top / "memory").is_dir() and (top / "pids").is_dir():
+        found.append((False, top / "memory", top / "pids"))
+    return [(unified, memory, pids) for unified, memory, pids in found if os.access(memory, os.W_OK)]

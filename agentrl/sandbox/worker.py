@@ -1,0 +1,138 @@
+"""One worker process: a sandboxed runner, spoken to from asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentrl.sandbox.cgroup import Cgroup
+from agentrl.sandbox.inside import frames
+
+_START_SECONDS = 60.0
+_LARGEST_HEADER = 1 << 20
+
+
+class WorkerDied(Exception):
+    """The worker ended or stopped answering: our failure, or somebody killed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a worker reports of one request; the three streams may hold anything that the program wrote.
+
+    Example: `Answer(facts={"exit_code": 0, "cpu": 0.01, ...}, stdout=b"3\\n", stderr=b"", results=b"")`.
+    """
+
+    facts: Mapping[str, Any]
+    stdout: bytes
+    stderr: bytes
+    results: bytes
+
+
+class Worker:
+    """A started worker. One request at a time; after WorkerDied it is of no more use."""
+
+    def __init__(self, process: asyncio.subprocess.Process, cgroup: Cgroup | None) -> None:
+        self._process = process
+        self._cgroup = cgroup
+
+    @classmethod
+    async def start(cls, command: Sequence[str], cgroup: Cgroup | None) -> Worker:
+        """Start a worker and wait until it is ready. Raises WorkerDied with what it said."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=1 << 20,
+            env={},
+        )
+        worker = cls(process, cgroup)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await worker._read_header()
+        except TimeoutError:
+            await worker.close()
+            raise WorkerDied(f"the sandbox worker did not start within {_START_SECONDS:g} s") from None
+        except BaseException:
+            await worker.close()
+            raise
+        return worker
+
+    async def request(
+        self, header: Mapping[str, Any], payloads: Sequence[bytes], *, patience: float
+    ) -> Answer:
+        """Send one request and wait at most `patience` seconds for its answer. Raises WorkerDied."""
+        killed_before = self._cgroup.prepare(int(header["memory_mb"])) if self._cgroup else 0
+        try:
+            async with asyncio.timeout(patience):
+                answer = await self._exchange(header, payloads)
+        except TimeoutError:
+            await self.close()
+            raise WorkerDied(f"the sandbox worker did not answer within {patience:g} s") from None
+        except WorkerDied:
+            if self._cgroup and self._cgroup.killed_for_memory() > killed_before:
+                # The kernel chose the worker itself among the processes of a program that took too much.
+                return Answer(facts={"stopped": "memory", "died": True}, stdout=b"", stderr=b"", results=b"")
+            raise
+        except asyncio.CancelledError:
+            # Half an exchange is in the pipes: nobody can use this worker again.
+            await self.close()
+            raise
+        if self._cgroup and self._cgroup.killed_for_memory() > killed_before and not answer.facts["stopped"]:
+            return Answer(
+                facts={**answer.facts, "stopped": "memory"},
+                stdout=answer.stdout,
+                stderr=answer.stderr,
+                results=answer.results,
+            )
+        return answer
+
+    async def _exchange(self, header: Mapping[str, Any], payloads: Sequence[bytes]) -> Answer:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(b"".join((frames.pack_header(header), *payloads)))
+            await self._process.stdin.drain()
+            facts = await self._read_header()
+            streams = [await self._process.stdout.readexactly(size) for size in facts["sizes"]]
+        except (OSError, asyncio.IncompleteReadError):
+            raise WorkerDied(await self._last_words()) from None
+        return Answer(facts=facts, stdout=streams[0], stderr=streams[1], results=streams[2])
+
+    async def _read_header(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        try:
+            length = frames.header_length(await self._process.stdout.readexactly(frames.LENGTH_BYTES))
+            if length > _LARGEST_HEADER:
+                raise WorkerDied(f"the sandbox worker announced an answer of {length} bytes")
+            facts: dict[str, Any] = json.loads(await self._process.stdout.readexactly(length))
+        except (OSError, asyncio.IncompleteReadError):
+            raise WorkerDied(await self._last_words()) from None
+        return facts
+
+    async def _last_words(self) -> str:
+        await self.close()
+        assert self._process.stderr is not None
+        words = (await self._process.stderr.read(4096)).decode("utf-8", "replace").strip()
+        return f"the sandbox worker ended (status {self._process.returncode})" + (f": {words}" if words else "")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.returncode is None
+
+    async def close(self) -> None:
+        """End the worker and everything in it, and wait until it is gone."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+        if self._cgroup is not None:
+            self._cgroup.remove()

@@ -1,0 +1,114 @@
+"""One row per rollout over sampled tokens; weights that carry the aggregation; advantages by turn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from agentrl.api import Group, Message, Reward, RewardPart, Rollout, Scored, Segment, Step, Stop, Turn
+from agentrl.learning.algorithms import PRESETS
+from agentrl.learning.batch import build_batch, loss_weights
+from tests.support import guess_task
+
+GRPO, DR_GRPO = PRESETS["grpo"], PRESETS["dr_grpo"]
+
+
+def segment(pattern: str, turn: str | None = None, first: int = 10) -> Segment:
+    """`..ss` is two given tokens, then two sampled ones; `turn` has a digit per token."""
+    n = len(pattern)
+    sampled = np.array([c == "s" for c in pattern])
+    return Segment(
+        ids=np.arange(first, first + n, dtype=np.int32),
+        sampled=sampled,
+        logprobs=np.where(sampled, -0.1 * np.arange(n), 0).astype(np.float32),
+        turn=np.array([int(c) for c in turn or "0" * n], dtype=np.int16),
+    )
+
+
+def member(
+    index: int, total: float | None, *segments: Segment, steps: tuple[float, ...] = (), turns: int = 1
+) -> Scored:
+    """A scored rollout whose process part gives `steps` by turn and whose outcome part gives the rest of `total`."""
+    parts = [RewardPart(name="o", kind="outcome", raw=total, weight=1.0, value=total)]
+    if steps and total is not None:
+        values = tuple(Step(turn=i, score=s) for i, s in enumerate(steps))
+        parts = [
+            RewardPart(name="o", kind="outcome", raw=0.0, weight=1.0, value=total - sum(steps)),
+            RewardPart(name="p", kind="process", raw=sum(steps), weight=1.0, value=sum(steps), step_values=values),
+        ]
+    action = Message(role="assistant", content="")
+    made = tuple(Turn(segment=0, span=(0, 0), completion=None, action=action) for _ in range(turns))
+    rollout = Rollout(task=guess_task(), index=index, seed=0, turns=made, segments=segments, stop=Stop.FINISHED)
+    return Scored(rollout=rollout, verdicts=(), reward=Reward(parts=tuple(parts), success=bool(total)))
+
+
+def group(*members: Scored) -> Group:
+    return Group(task=guess_task(), members=members)
+
+
+def test_rows_hold_sampled_tokens_only_over_all_segments() -> None:
+    groups = [group(member(0, 1.0, segment("..ss.s"), segment("...s", first=50)), member(1, 0.0, segment(".s")))]
+    batch, counts = build_batch(groups, GRPO)
+    assert batch is not None
+    assert batch.mask.tolist() == [[True] * 4, [True, False, False, False]]
+    assert batch.ids.tolist() == [[12, 13, 15, 53], [11, 0, 0, 0]]
+    assert batch.sampler_logprobs[0].tolist() == pytest.approx([-0.2, -0.3, -0.5, -0.3])
+    assert (counts.rows, counts.excluded, counts.zero_variance_groups) == (2, 0, 0)
+
+
+def test_an_unjudged_member_is_no_row_and_no_part_of_the_baseline() -> None:
+    s = segment(".s")
+    groups = [group(member(0, 1.0, s), member(1, None, s), member(2, 0.0, s), member(3, 0.0, s))]
+    batch, counts = build_batch(groups, DR_GRPO)
+    assert batch is not None
+    assert batch.advantages[:, 0].tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    assert counts.excluded == 1
+
+
+def test_equal_rewards_give_exactly_nothing_and_are_counted() -> None:
+    groups = [group(*(member(i, 0.7, segment(".s")) for i in range(4))), group(member(0, 1.0, segment(".s")))]
+    batch, counts = build_batch(groups, GRPO)
+    assert batch is not None
+    assert not batch.advantages.any()
+    assert counts.zero_variance_groups == 2
+
+
+def test_nothing_to_train_on() -> None:
+    assert build_batch([group(member(0, None, segment(".s")))], GRPO)[0] is None
+    assert build_batch([group(member(0, 1.0))], GRPO)[0] is None
+
+
+def test_grpo_equals_the_paper_s_formula() -> None:
+    rewards = [1.0, 0.0, 0.5, 0.0]
+    batch, _ = build_batch([group(*(member(i, r, segment(".ss")) for i, r in enumerate(rewards)))], GRPO)
+    assert batch is not None
+    expected = [1.305309749, -0.783185850, 0.261061950, -0.783185850]  # golden: ddof 1, eps 1e-4
+    for column in (0, 1):
+        assert batch.advantages[:, column].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_process_values_reach_their_turn_and_the_turns_before() -> None:
+    """Golden `turn_leave_one_out`: [[0], [0, 1], [0, 1]] gives [-1], [.5, 0], [.5, 0]."""
+    groups = [
+        group(
+            member(0, 0.0, segment(".s"), steps=(0.0,), turns=1),
+            member(1, 1.0, segment(".s.s", "0011"), steps=(0.0, 1.0), turns=2),
+            member(2, 1.0, segment(".s.s", "0011"), steps=(0.0, 1.0), turns=2),
+        )
+    ]
+    batch, _ = build_batch(groups, DR_GRPO)
+    assert batch is not None
+    assert batch.advantages.tolist() == [[-1.0, 0.0], [0.5, 0.0], [0.5, 0.0]]
+
+
+@pytest.mark.parametrize("aggregate", ["token_mean", "sequence_mean", "constant"])
+def test_loss_weights_are_the_published_denominators(aggregate: str) -> None:
+    mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    losses = torch.tensor([[1.0, 2.0, 3.0, 99.0], [4.0, 99.0, 99.0, 99.0]])
+    weights = loss_weights(mask, aggregate, constant=5)
+    # golden `loss_types_two_microbatches`
+    expected = {"token_mean": 2.5, "sequence_mean": 3.0, "constant": 1.0}[aggregate]
+    assert float((weights * losses).sum()) == pytest.approx(expected)
+    wider = torch.nn.functional.pad(mask, (0, 7))
+    assert torch.equal(loss_weights(wider, aggregate, constant=5)[:, :4], weights)

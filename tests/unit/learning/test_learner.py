@@ -1,0 +1,195 @@
+"""The learner's numbers do not depend on how the work is cut; bad numbers are skipped and counted."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agentrl.api import Group, Segment
+from agentrl.config import Config, TrainConfig
+from agentrl.learning.algorithms import PRESETS, Algorithm, check, resolve
+from agentrl.learning.batch import Batch, build_batch
+from agentrl.learning.learner import Learner, LearnerSettings
+from agentrl.learning.models import Policy
+from agentrl.learning.outputs import token_outputs
+from agentrl.learning.world import World
+from tests.support import make_policy
+from tests.unit.learning.test_batch import group, member
+
+PLAIN = dataclasses.replace(PRESETS["grpo"], kl_coefficient=0.0)
+
+
+def sampled_segment(policy: Policy, seed: int, length: int, drift: float = 0.0) -> Segment:
+    """A segment whose log-probabilities are the policy's own, moved by up to `drift` nats."""
+    random = np.random.default_rng(seed)
+    sampled = np.arange(length) >= 3
+    sampled[5:7] = False  # an observation in the middle
+    ids = random.integers(6, 270, length).astype(np.int32)
+    blank = Segment(ids=ids, sampled=sampled, logprobs=np.zeros(length, np.float32), turn=np.zeros(length, np.int16))
+    with torch.no_grad():
+        own = token_outputs(policy.model, [[blank]], width=int(sampled.sum()), temperature=1.0).logprob[0].numpy()
+    logprobs = np.zeros(length, dtype=np.float32)
+    logprobs[sampled] = own + drift * random.uniform(-1, 1, len(own))
+    return dataclasses.replace(blank, logprobs=logprobs)
+
+
+def groups(policy: Policy, drift: float = 0.0) -> list[Group]:
+    rewards = [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 1.0, 1.0]]
+    return [
+        group(
+            *(member(i, r, sampled_segment(policy, 10 * g + i, 8 + 5 * i + 3 * g, drift)) for i, r in enumerate(row))
+        )
+        for g, row in enumerate(rewards)
+    ]
+
+
+def learner(policy: Policy, algorithm: Algorithm = PLAIN, **train: Any) -> Learner:
+    settings = LearnerSettings(
+        algorithm=algorithm,
+        train=TrainConfig(**{"learning_rate": 1e-2, "max_grad_norm": 1e9, **train}),
+        importance_cap=2.0,
+        temperature=1.0,
+        max_tokens=50,
+        seed=0,
+        autocast=None,
+    )
+    return Learner(policy.model, settings, World())
+
+
+def gradients(policy: Policy, batch: Batch, algorithm: Algorithm, **train: Any) -> list[torch.Tensor]:
+    """The gradients of one update, caught before the optimiser clears them."""
+    own = Policy(**{f.name: getattr(policy, f.name) for f in dataclasses.fields(policy)} | {"model": copy.deepcopy(policy.model)})
+    made = learner(own, algorithm, **train)
+    caught: list[torch.Tensor] = []
+    made.optimizer.step = lambda *a, **k: caught.extend(  # type: ignore[assignment,method-assign,misc]
+        p.grad.clone() for p in own.model.parameters() if p.grad is not None
+    )
+    made.step(made.prepare(batch), 0)
+    return caught
+
+
+def built(policy: Policy, algorithm: Algorithm = PLAIN, drift: float = 0.0) -> Batch:
+    batch, _ = build_batch(groups(policy, drift), algorithm)
+    assert batch is not None
+    return batch
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_micro_batches_and_row_order_do_not_change_the_gradient(policy: Policy, name: str) -> None:
+    batch = built(policy, PRESETS[name], drift=0.05)
+    whole = gradients(policy, batch, PRESETS[name], tokens_per_microbatch=100_000)
+    assert max(float(g.abs().max()) for g in whole) > 1e-4
+    single = gradients(policy, batch, PRESETS[name], tokens_per_microbatch=1)
+    shuffled = gradients(policy, batch.select([5, 2, 7, 0, 1, 6, 3, 4]), PRESETS[name], tokens_per_microbatch=60)
+    for a, b, c in zip(whole, single, shuffled, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+        assert torch.allclose(a, c, atol=1e-6)
+
+
+def test_the_first_update_is_reinforce(policy: Policy) -> None:
+    """Ratio 1 everywhere: the gradient is that of -A logp with the preset's denominators."""
+    batch = built(policy)
+    found = gradients(policy, batch, PLAIN)
+    policy.model.train()
+    loss = torch.zeros(())
+    for row in range(len(batch)):
+        out = token_outputs(policy.model, [batch.segments[row]], width=batch.mask.shape[1], temperature=1.0).logprob[0]
+        loss = loss - (batch.advantages[row] * out)[batch.mask[row]].mean() / len(batch)
+    loss.backward()
+    for a, p in zip(found, policy.model.parameters(), strict=True):
+        assert p.grad is not None
+        assert torch.allclose(a, p.grad, atol=1e-6)
+
+
+def test_stats_before_anything_has_moved(policy: Policy) -> None:
+    made = learner(policy, PRESETS["grpo"])
+    stats = made.step(made.prepare(built(policy)), 0)
+    assert stats["ratio_mean"] == pytest.approx(1.0, abs=1e-6)
+    assert stats["kl_reference"] == pytest.approx(0.0, abs=1e-6)
+    assert stats["logprob_gap_max"] < 1e-4
+    assert stats["clip_low"] == stats["clip_high"] == 0
+    assert stats["updates"] == 1
+
+
+def test_later_updates_see_a_ratio_and_a_divergence(policy: Policy) -> None:
+    made = learner(policy, PRESETS["grpo"], epochs=3, minibatches=2)
+    stats = made.step(made.prepare(built(policy)), 0)
+    assert stats["updates"] == 6
+    assert stats["ratio_max"] > 1.01
+    assert stats["kl_reference"] > 0
+
+
+def test_the_importance_weight_corrects_a_sampler_that_differs(policy: Policy) -> None:
+    exact, drifted = gradients(policy, built(policy), PLAIN), gradients(policy, built(policy, drift=0.3), PLAIN)
+    assert not all(torch.allclose(a, b, atol=1e-5) for a, b in zip(exact, drifted, strict=True))
+    stats = learner(policy).step(learner(policy).prepare(built(policy, drift=0.3)), 0)
+    assert 0.05 < stats["logprob_gap"] < 0.3
+
+
+def test_a_non_finite_gradient_is_skipped_and_counted(policy: Policy) -> None:
+    batch = built(policy)
+    batch.advantages[0, 0] = float("nan")
+    made = learner(policy)
+    before = copy.deepcopy(policy.model.state_dict())
+    stats = made.step(made.prepare(batch), 0)
+    assert (stats["updates"], stats["skipped_updates"]) == (0, 1)
+    assert all(torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
+
+
+def test_all_equal_rewards_leave_the_policy_alone(policy: Policy) -> None:
+    batch, _ = build_batch([group(*(member(i, 1.0, sampled_segment(policy, i, 12)) for i in range(4)))], PLAIN)
+    assert batch is not None
+    before = copy.deepcopy(policy.model.state_dict())
+    made = learner(policy, weight_decay=0.5)
+    stats = made.step(made.prepare(batch), 0)
+    assert stats["updates"] == 0
+    assert all(torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
+
+
+def test_a_restored_learner_goes_on_bit_for_bit() -> None:
+    def steps(made: Learner, batch: Batch, numbers: range) -> None:
+        for number in numbers:
+            made.step(made.prepare(batch), number)
+
+    first, second = make_policy(), make_policy()
+    batch = built(first)
+    through = learner(first, PRESETS["grpo"], epochs=2, minibatches=2, steps=4, schedule="cosine")
+    steps(through, batch, range(2))
+    weights, state = copy.deepcopy(first.model.state_dict()), copy.deepcopy(through.state())
+    steps(through, batch, range(2, 4))
+    restored = learner(second, PRESETS["grpo"], epochs=2, minibatches=2, steps=4, schedule="cosine")
+    second.model.load_state_dict(weights)
+    restored.load_state(state)
+    steps(restored, batch, range(2, 4))
+    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"algorithm": {"preset": "grppo"}}, "did you mean 'grpo'"),
+        ({"algorithm": {"preset": "gspo", "aggregate": "token_mean"}}, "use aggregate: sequence_mean"),
+        ({"algorithm": {"clip_low": 1.5}}, "must be below 1"),
+        ({"train": {"group_size": 1}}, "two rollouts or more"),
+        ({"train": {"minibatches": 100, "tasks_per_step": 4, "group_size": 2}}, "above the 8 rollouts"),
+        ({"train": {"patience": 2}}, "set train.validate_every"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_fix(settings: dict[str, Any], text: str) -> None:
+    from agentrl.api import ConfigError
+
+    with pytest.raises(ConfigError, match=text):
+        check(Config.model_validate(settings))
+
+
+def test_an_override_changes_one_choice_of_the_preset() -> None:
+    config = Config.model_validate({"algorithm": {"preset": "dr_grpo", "clip_high": 0.3}}).algorithm
+    assert resolve(config) == dataclasses.replace(PRESETS["dr_grpo"], clip_high=0.3)
+
+

@@ -1,0 +1,79 @@
+"""Tokens are the record: appended, never decoded and encoded again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentrl.api import Completion, Message
+from agentrl.learning.models import Policy
+from agentrl.rollouts.chat import ChatFormat, TokenLedger
+
+
+def sampled(chat: ChatFormat, ids: list[int]) -> Completion:
+    return Completion(token_ids=tuple(ids), logprobs=tuple(-0.25 for _ in ids), finish="stop", stop_token=ids[-1])
+
+
+def test_a_second_prompt_extends_the_first_with_the_template_s_suffix(chat: ChatFormat) -> None:
+    ledger = TokenLedger(chat)
+    user = Message(role="user", content="hello")
+    first = ledger.prompt([user], 0)
+    answer = [*chat.encode("hi"), chat.stop_ids[0]]
+    assert ledger.complete(sampled(chat, answer), 0) == (0, (len(first), len(first) + len(answer)))
+    action = chat.action(sampled(chat, answer))
+    again = Message(role="user", content="more")
+    second = ledger.prompt([user, action, again], 1)
+    assert second[: len(first) + len(answer)] == (*first, *answer)
+    assert chat.decode(second) == chat.render([user, action, again], generate=True)
+    (segment,) = ledger.segments()
+    assert segment.sampled.sum() == len(answer)
+    assert np.array_equal(segment.ids[segment.sampled], answer)
+
+
+def test_ids_that_the_tokenizer_would_never_choose_are_kept(chat: ChatFormat) -> None:
+    """The policy may spell a word letter by letter; encoding its text again would merge the letters."""
+    letters = [chat.encode(letter)[0] for letter in "return"]
+    assert chat.encode("return") != letters
+    ledger = TokenLedger(chat)
+    user = Message(role="user", content="x")
+    prompt = ledger.prompt([user], 0)
+    ledger.complete(sampled(chat, [*letters, chat.stop_ids[0]]), 0)
+    longer = ledger.prompt([user, Message(role="assistant", content="return"), user], 1)
+    assert list(longer[len(prompt) : len(prompt) + len(letters)]) == letters
+
+
+def test_a_template_that_rewrites_history_starts_a_new_segment(policy: Policy) -> None:
+    policy.tokenizer.chat_template = (
+        "{% for m in messages %}<|{{ m['role'] }}|>"
+        "{% if m['role'] == 'assistant' %}{{ m['content'].split('</think>')[-1] }}{% else %}{{ m['content'] }}{% endif %}"
+        "<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids)
+    ledger = TokenLedger(chat)
+    user = Message(role="user", content="q")
+    ledger.prompt([user], 0)
+    thought = [*chat.encode("<think>hm</think>yes"), chat.stop_ids[0]]
+    ledger.complete(sampled(chat, thought), 0)
+    conversation = [user, chat.action(sampled(chat, thought)), user]
+    prompt = ledger.prompt(conversation, 1)
+    assert chat.decode(prompt) == chat.render(conversation, generate=True)
+    assert "think" not in chat.decode(prompt)
+    answer = [*chat.encode("no"), chat.stop_ids[0]]
+    assert ledger.complete(sampled(chat, answer), 1)[0] == 1
+    first, second = ledger.segments()
+    assert first.ids[first.sampled].tolist() == thought
+    assert second.ids[second.sampled].tolist() == answer
+    assert second.turn.tolist() == [1] * len(second)
+
+
+def test_a_model_without_a_template_gets_the_plain_one(policy: Policy) -> None:
+    policy.tokenizer.chat_template = None
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids)
+    text = chat.render([Message(role="user", content="hi")], generate=True)
+    assert text == "User: hi\n\nAssistant:"
+
+
+def test_the_action_is_what_was_sampled_without_the_end_token(chat: ChatFormat) -> None:
+    ids = [*chat.encode("a <|user|> b"), chat.stop_ids[0]]
+    assert chat.action(sampled(chat, ids)).content == "a <|user|> b"
+    cut = Completion(token_ids=(ids[0],), logprobs=(0.0,), finish="length")
+    assert chat.action(cut).content == chat.decode([ids[0]])
