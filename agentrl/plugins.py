@@ -5,12 +5,15 @@ Nothing is imported until a name asks for it. A name that two packages claim is 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib
 import importlib.util
 import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from agentrl.api import Env, PluginError, Verifier, nearest
@@ -62,8 +65,8 @@ def _load(spec: str, group: str, base: type[PluginType], what: str) -> type[Plug
         raise PluginError(f"the {what} name '{spec}' is claimed by {owners}; uninstall one or use 'module:Class'")
     try:
         loaded = found[0].load()
-    except (ImportError, AttributeError) as error:
-        raise PluginError(f"the {what} '{spec}' ({found[0].value}) does not import: {error}") from error
+    except Exception as error:  # its author's code runs here, and may raise anything
+        raise PluginError(f"the {what} '{spec}' ({found[0].value}) does not import: {_said(error)}") from error
     return _check(loaded, base, spec, what)
 
 
@@ -72,25 +75,43 @@ def _from_path(spec: str, what: str) -> Any:
     try:
         from_file = location.endswith(".py")
         module = _import_file(Path(location), what) if from_file else importlib.import_module(location)
-    except ImportError as error:
-        raise PluginError(f"the {what} '{spec}' does not import: {error}") from error
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"the {what} '{spec}' does not import: {_said(error)}") from error
     if not hasattr(module, name):
         known = [key for key, value in vars(module).items() if isinstance(value, type)]
         raise PluginError(f"{location} has no class '{name}'{nearest(name, known)}")
     return getattr(module, name)
 
 
-def _import_file(path: Path, what: str) -> Any:
+def _import_file(path: Path, what: str) -> ModuleType:
     if not path.is_file():
         raise PluginError(f"the {what} file '{path}' does not exist")
-    name = f"agentrl_plugin_{path.stem}"
+    return _module_of(path.resolve(), path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _module_of(path: Path, changed: int) -> ModuleType:
+    """The module in a file, run once (until the file has `changed`): its classes are the same for all who name them."""
+    place = hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()
+    name = f"agentrl_plugin_{path.stem}_{place}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PluginError(f"the {what} file '{path}' cannot be imported")
+        raise ImportError(f"no loader for {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
+
+
+def _said(error: Exception) -> str:
+    """An exception as a clause of one sentence; `--debug` shows its traceback."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _check(loaded: Any, base: type[PluginType], spec: str, what: str) -> type[PluginType]:

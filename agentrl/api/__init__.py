@@ -47,7 +47,7 @@ from agentrl.api.types import (
     Verdict,
     sampled_ids,
 )
-from agentrl.api.values import same_value
+from agentrl.api.values import same_text, same_value
 from agentrl.api.verifier import Verifier
 
 __all__ = [
@@ -95,6 +95,7 @@ __all__ = [
     "extract_program",
     "keyed_seed",
     "nearest",
+    "same_text",
     "same_value",
     "sampled_ids",
     "strip_reasoning",

@@ -32,10 +32,11 @@ def env_show(name: Annotated[str, typer.Argument(help="Environment: a name, file
     """Show an environment's options, services and default reward."""
     env = load_env(name)
     print((env.__doc__ or "").strip() + "\n")
-    rows = [
-        [f"env.options.{key}", json.dumps(field.get_default(call_default_factory=True), default=str), field.description]
-        for key, field in env.Options.model_fields.items()
-    ]
+    rows = []
+    for key, field in env.Options.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else json.dumps(default, default=str)
+        rows.append([f"env.options.{key}", shown, field.description])
     print("\n".join(table(["option", "default", "meaning"], [[str(cell or "") for cell in row] for row in rows])))
     print(f"\nneeds: {', '.join(sorted(env.needs)) or 'nothing'}\nsplits: {', '.join(env.splits)}")
     print(f"default reward: {json.dumps(env.default_reward)}")
@@ -72,7 +73,8 @@ def doctor() -> None:
         print(f"{package} {_version(package)}")
     backends = describe_backends()
     for backend in backends:
-        print(backend.line())
+        version_ = backend.version or "not found"
+        print(f"sandbox {backend.name} {version_}: {f'works, tier {backend.tier}' if backend.available else backend.missing}")
     print(f"environments: {', '.join(p.name for p in installed('agentrl.envs')) or 'none'}")
     print(f"verifiers: {', '.join(p.name for p in installed('agentrl.verifiers')) or 'none'}")
     if not any(backend.available for backend in backends):

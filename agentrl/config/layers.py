@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from agentrl.api import ConfigError, nearest
 from agentrl.config.models import Config
@@ -25,13 +24,24 @@ class Layer:
     settings: Settings
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without doubled keys: PyYAML alone keeps the last one and drops the others silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key '{name}' stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: str | Path) -> Layer:
     """Read a configuration file; an empty file is an empty layer."""
     try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        settings = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"--config {path}: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date such as 2024-13-45
         raise ConfigError(f"--config {path}: not valid YAML: {' '.join(str(error).split())}") from error
     if settings is None:
         settings = {}
@@ -50,8 +60,8 @@ def assignment(text: str) -> Layer:
     if not separator or not all(names):
         raise ConfigError(f"--set {text}: write it as key.name=value")
     try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        parsed = yaml.load(value, _Loader)
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"--set {text}: '{value}' is not valid YAML; quote it") from error
     settings: Any = parsed
     for name in reversed(names):
@@ -80,7 +90,11 @@ def merge(below: Any, above: Any) -> Any:
 
 
 def _named(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(e, Mapping) and "name" in e for e in value)
+    """Whether a list can be merged by name: all entries have one, and no two the same (merging would drop one)."""
+    if not isinstance(value, list) or not value or not all(isinstance(entry, Mapping) for entry in value):
+        return False
+    names = [entry.get("name") for entry in value]
+    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
 
 
 def parse(layers: Sequence[Layer]) -> Config:
@@ -91,7 +105,7 @@ def parse(layers: Sequence[Layer]) -> Config:
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(_sentence(error.errors()[0], Config, "")) from None
+        raise ConfigError(_sentence(error, Config, settings, "")) from None
 
 
 def parse_options(model: type[BaseModel], options: Mapping[str, Any], where: str) -> BaseModel:
@@ -99,23 +113,64 @@ def parse_options(model: type[BaseModel], options: Mapping[str, Any], where: str
     try:
         return model.model_validate(dict(options))
     except ValidationError as error:
-        raise ConfigError(_sentence(error.errors()[0], model, where)) from None
+        raise ConfigError(_sentence(error, model, options, where)) from None
 
 
-def _sentence(error: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
-    location = [str(part) for part in error["loc"]]
-    key = ".".join([*([prefix] if prefix else []), *location])
-    if error["type"] == "extra_forbidden":
-        known = _known_keys(model, prefix)
-        return f"unknown key '{key}'{nearest(key, known)} (`agentrl config show` lists all)"
-    if error["type"] == "missing":
+def _sentence(error: ValidationError, model: type[BaseModel], settings: Any, prefix: str) -> str:
+    """One error as one sentence; a misspelt key comes first, for a missing one is often its consequence."""
+    errors = error.errors()
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    key, value = _dotted(first["loc"], settings, prefix), _short(first["input"])
+    if first["type"] == "extra_forbidden":
+        known = _known_keys(model, first["loc"], key, prefix)
+        lists_all = f"known: {', '.join(known) or 'none'}" if prefix else "`agentrl config show` lists all"
+        return f"unknown key '{key}' with value {value}{nearest(key, known)} ({lists_all})"
+    if first["type"] == "missing":
         return f"the key '{key}' is missing"
-    message = error["msg"][0].lower() + error["msg"][1:]
-    return f"{key} = {error['input']!r}: {message}"
+    if first["type"] == "invalid_key" or first["loc"][-1:] == ("[key]",):
+        return f"{key.removesuffix('.[key]')}: a key must be text, not {value}; quote it"
+    if first["type"] in ("model_type", "model_attributes_type"):
+        return f"{key} = {value}: a mapping of keys is expected"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key} = {value}: {message[:1].lower()}{message[1:]}"
 
 
-def _known_keys(model: type[BaseModel], prefix: str) -> list[str]:
-    return [f"{prefix}.{name}" if prefix else name for name, _, _ in _leaves(model)]
+def _dotted(location: Sequence[int | str], settings: Any, prefix: str) -> str:
+    """A location as `--set` addresses it: an element of a list of named entries goes by its name."""
+    names = [prefix] if prefix else []
+    for part in location:
+        if isinstance(part, int):
+            names.append(settings[part]["name"] if _named(settings) else str(part))
+            settings = settings[part]
+        else:
+            names.append(part)
+            settings = settings.get(part) if isinstance(settings, Mapping) else None
+    return ".".join(names)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _known_keys(model: type[BaseModel], location: Sequence[int | str], key: str, prefix: str) -> list[str]:
+    """Sections and keys of `model`, and those of the list element that an unknown `key` stands in."""
+    known = [f"{prefix}.{name}" if prefix else name for name in _names(model)]
+    if any(isinstance(part, int) for part in location):
+        inner = model
+        for part in location:
+            if isinstance(part, str) and part in inner.model_fields:
+                inner = _model(inner.model_fields[part].annotation) or inner
+        known += [f"{key.rpartition('.')[0]}.{name}" for name in inner.model_fields]
+    return known
+
+
+def _names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield f"{prefix}{name}"
+        inner = _section(field.annotation)
+        if inner is not None:
+            yield from _names(inner, f"{prefix}{name}.")
 
 
 def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any, str]]:
@@ -125,18 +180,24 @@ def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any
         if inner is not None:
             yield from _leaves(inner, f"{key}.")
         else:
-            yield key, field.get_default(call_default_factory=True), field.description or ""
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            yield key, default, field.description or ""
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
+    """The model of a section; None for a plain value and for a list of models."""
+    return None if getattr(annotation, "__origin__", None) is list else _model(annotation)
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return None if getattr(annotation, "__origin__", None) is list else candidate
+            return candidate
     return None
 
 
 def describe() -> list[tuple[str, Any, str]]:
-    """Every key as (dotted name, default, meaning)."""
+    """Every key as (dotted name, default, meaning); a key that has no default shows None."""
     return list(_leaves(Config))
 
 

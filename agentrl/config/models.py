@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "Input should be a valid number")
+    return value
+
 
 Int = Annotated[int, Strict()]  # lax mode would take True for 1
+Float = Annotated[float, BeforeValidator(_no_bool)]  # not strict: YAML reads 1e-5, without a point, as text
 Bool = Annotated[bool, Strict()]
 Text = Annotated[str, Strict()]
 PositiveInt = Annotated[Int, Field(ge=1)]
 NaturalInt = Annotated[Int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-NaturalFloat = Annotated[float, Field(ge=0)]
+PositiveFloat = Annotated[Float, Field(gt=0)]
+NaturalFloat = Annotated[Float, Field(ge=0)]
 
 
 class Section(BaseModel):
@@ -43,7 +52,7 @@ class SuccessConfig(Section):
     """What counts as success, apart from the reward: pass@k counts this."""
 
     part: Text = Field(description="name of the part whose raw score decides")
-    at_least: float = Field(1.0, description="least raw score that is a success")
+    at_least: Float = Field(1.0, description="least raw score that is a success")
 
 
 class PartConfig(Section):
@@ -53,7 +62,7 @@ class PartConfig(Section):
     kind: Literal["outcome", "process"] = Field("outcome", description="whole rollout, or step by step")
     verifier: Text | None = Field(None, description="verifier that scores it")
     source: Literal["env_reward"] | None = Field(None, description="or: the rewards that the environment's steps gave")
-    weight: float = Field(1.0, description="factor of the raw score; 0 records without rewarding")
+    weight: Float = Field(1.0, description="factor of the raw score; 0 records without rewarding")
     options: dict[str, Any] = Field({}, description="options of the verifier")
     reduce: Literal["sum"] | None = Field(None, description="how the steps of a process part combine")
     bound: PositiveFloat | None = Field(None, description="largest absolute sum of a process part's raw scores")
@@ -102,7 +111,7 @@ class RolloutConfig(Section):
         "deterministic", description="turn barrier with fixed order and exact resume, or whatever is ready"
     )
     concurrency: PositiveInt = Field(1024, description="rollouts in flight at once")
-    max_failed_share: Annotated[float, Field(ge=0, le=1)] = Field(
+    max_failed_share: Annotated[Float, Field(ge=0, le=1)] = Field(
         0.1, description="share of failed or unjudged rollouts in a step above which the run stops"
     )
 
@@ -168,7 +177,7 @@ class SftConfig(Section):
     warmup_steps: NaturalInt = Field(50, description="steps of linear warm-up")
     weight_decay: NaturalFloat = Field(0.1, description="decoupled weight decay of matrices")
     max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
-    validation_share: Annotated[float, Field(ge=0, lt=1)] = Field(0.02, description="demonstrations held out")
+    validation_share: Annotated[Float, Field(ge=0, lt=1)] = Field(0.02, description="demonstrations held out")
     scratch: ScratchConfig | None = Field(None, description="make a new policy instead of loading model.path")
     save_dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="number format of the result")
 

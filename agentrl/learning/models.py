@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from agentrl.api import ModelError
 from agentrl.config import ModelConfig
@@ -42,6 +43,7 @@ def load_policy(config: ModelConfig, folder: str | Path) -> Policy:
 
     Dropout is switched off: with it the probability ratio would not be 1 before the first update.
     """
+    disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
@@ -85,6 +87,7 @@ def device(name: str) -> torch.device:
 
 def save_policy(policy: Policy, folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Write an ordinary Hugging Face folder: config, safetensors, tokenizer with its chat template."""
+    disable_progress_bar()
     state = {name: tensor.detach().to("cpu", dtype) for name, tensor in policy.model.state_dict().items()}
     policy.model.save_pretrained(folder, state_dict=state)
     policy.tokenizer.save_pretrained(folder)

@@ -17,9 +17,10 @@ CHAT_MARKS = (PAD, END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 TEXT_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 """One token each, but ordinary text to a decoder that skips special tokens."""
 
-# A digit is a piece of its own, so that numbers are copied and built digit by digit; a piece never crosses the start
-# of a line, but may hold several words, which keeps the sequences of a narrow world short.
-_PIECES = r"\d|\n?[^\d\n]+|\n"
+# A digit and a quoted letter are pieces of their own, so that constants are copied one by one. A piece ends at a comma
+# and at the end of a line, and may hold several words: the sequences of a narrow world get short, and a clause has the
+# same tokens wherever it stands.
+_PIECES = r'''\d|(?<=")[A-Za-z](?=")|, |\n?(?:[^\d\n",]|"(?![A-Za-z]"))+"?|\n|"|,'''
 _LONGEST_TOKEN = 24
 
 CHAT_TEMPLATE = """\

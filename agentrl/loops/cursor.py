@@ -34,9 +34,11 @@ class TaskCursor:
         self.steps_taken += 1
 
     def state(self) -> dict[str, Any]:
+        """What a checkpoint holds, such as `{"steps_taken": 12, "tasks": 400}`."""
         return {"steps_taken": self.steps_taken, "tasks": len(self.tasks)}
 
     def load_state(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken; another number of tasks is a `DataError`."""
         if state["tasks"] != len(self.tasks):
             raise DataError(
                 f"the split 'train' has {len(self.tasks)} tasks, the checkpoint was written with {state['tasks']}: "

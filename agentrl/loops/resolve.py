@@ -44,7 +44,8 @@ class Resolved:
 
 def resolve(layers: Sequence[Layer]) -> Resolved:
     """Add the layers that model and environment bring, parse, load the plugins and run every check."""
-    first = parse(layers)
+    # Only what decides the layers below: `reward.parts.tests.weight=0.5` means something above the environment's parts.
+    first = parse([Layer(x.source, {k: v for k, v in x.settings.items() if k in ("env", "model")}) for x in layers])
     env = load_env(first.env.name)
     inner = [*_recipe(first.model.path), Layer(f"environment {first.env.name}", {"reward": dict(env.default_reward)})]
     everything = (*inner, *layers)

@@ -201,7 +201,7 @@ class _Tuning:
         torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return float(loss)
+        return float(loss.detach())
 
     def _loss(self, batch: Sequence[Segment]) -> tuple[torch.Tensor, int]:
         """Sum of negative log-probabilities (nats) and number of tokens learned from."""

@@ -56,11 +56,14 @@ async def _train(
     async with wire(resolved) as wired:
         if resolved.config.threads is not None:
             torch.set_num_threads(resolved.config.threads)
-        policy = load_policy(resolved.config.model, model_folder(resolved.config.model))
+        config = resolved.config
+        wired.tasks("test", 1)
+        cursor = TaskCursor(wired.tasks("train"), config.train.tasks_per_step, config.seed)
+        policy = load_policy(config.model, model_folder(config.model))
         run = RunDirectory.open(output) if resume else RunDirectory.create(output)
         if not resume:
-            run.write_config(resolved.config.model_dump(mode="json"), about())
-        return await _Training(wired, policy, run, display, callbacks, started).run_all()
+            run.write_config(config.model_dump(mode="json"), about())
+        return await _Training(wired, policy, cursor, run, display, callbacks, started).run_all()
 
 
 def about() -> dict[str, Any]:
@@ -83,17 +86,17 @@ class _Training:
         self,
         wired: Wired,
         policy: Policy,
+        cursor: TaskCursor,
         run: RunDirectory,
         display: Display,
         callbacks: tuple[Callback, ...],
         started: float,
     ) -> None:
-        self.wired, self.policy, self.run = wired, policy, run
+        self.wired, self.policy, self.cursor, self.run = wired, policy, cursor, run
         self.display, self.callbacks, self.started = display, callbacks, started
         self.config: Config = wired.resolved.config
         self.sampling: Sampling = make_sampling(self.config, policy)
         self.learner = Learner(policy.model, _learner_settings(self.config), World.current())
-        self.cursor = TaskCursor(wired.tasks("train"), self.config.train.tasks_per_step, self.config.seed)
         self.validation = Validation()
         self.registry: Registry = {"learner": self.learner, "cursor": self.cursor, "validation": self.validation}
         self.done = 0

@@ -42,6 +42,9 @@ class Wired:
         tasks = list(self.catalogue.tasks(split))[:limit]
         if not tasks:
             raise DataError(f"environment '{name}': the split '{split}' has no tasks")
+        for task in tasks:
+            for verifier in self.scorer.verifiers.values():
+                verifier.check_task(task)
         return tasks
 
 

@@ -64,7 +64,9 @@ class RunDirectory:
     def create(cls, path: str | Path) -> RunDirectory:
         """Make the folder; one that holds anything else is refused."""
         folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not folder.is_dir():
+            raise DataError(f"--output {folder}: a file of that name is in the way; name another")
+        if folder.exists() and any(folder.iterdir()):
             raise DataError(f"--output {folder}: not empty; add --resume to continue the run there, or name another")
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder)
@@ -84,7 +86,9 @@ class RunDirectory:
     def read_config(self) -> dict[str, Any]:
         """The configuration as it was resolved, without what `write_config` added."""
         settings: dict[str, Any] = yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
-        settings.pop("schema", None)
+        schema = settings.pop("schema", SCHEMA)
+        if schema > SCHEMA:
+            raise DataError(f"{self.path}: written with schema {schema}; this version reads up to {SCHEMA}")
         settings.pop("about", None)
         return settings
 
@@ -133,7 +137,8 @@ class RunDirectory:
     def checkpoint_steps(self) -> list[int]:
         """Steps of the whole checkpoints, ascending. Temporary ones do not count."""
         folders = self.checkpoints.glob("step_*") if self.checkpoints.is_dir() else ()
-        return sorted(int(folder.name.removeprefix("step_")) for folder in folders)
+        numbers = (folder.name.removeprefix("step_") for folder in folders)
+        return sorted(int(number) for number in numbers if number.isdecimal())  # `step_5.bak` is somebody's copy
 
     def checkpoint(self, step: int) -> Path:
         """Folder of the checkpoint of `step`."""
@@ -146,7 +151,10 @@ class RunDirectory:
         shutil.rmtree(doomed)
 
     def cut_back(self, step: int) -> None:
-        """Drop metrics, rollouts and evaluations of steps after `step`."""
+        """Drop metrics, rollouts and evaluations of steps after `step`.
+
+        The evaluation after training goes as well: it speaks of an end that the resumed run may move.
+        """
         kept = [metrics for metrics in self.read_metrics() if metrics["step"] <= step]
         text = "".join(json.dumps(metrics) + "\n" for metrics in kept)
         write_atomic(self.path / "metrics.jsonl", text.encode())
@@ -156,3 +164,5 @@ class RunDirectory:
         for file in (self.path / "evals").glob("validation_*.json"):
             if int(file.stem.removeprefix("validation_")) > step:
                 file.unlink()
+        for name in ("evals/after.json", "rollouts/after.jsonl.gz"):
+            (self.path / name).unlink(missing_ok=True)

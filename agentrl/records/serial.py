@@ -25,7 +25,7 @@ from agentrl.api import (
 )
 
 SCHEMA = 1
-"""Version of the record; a reader refuses a newer one."""
+"""Version of the record; a reader refuses a newer one, and a record without one."""
 
 
 def scored_to_json(scored: Scored, **extra: Any) -> dict[str, Any]:
@@ -45,8 +45,9 @@ def scored_to_json(scored: Scored, **extra: Any) -> dict[str, Any]:
 
 def scored_from_json(data: Mapping[str, Any]) -> Scored:
     """The inverse of `scored_to_json`; a record of another schema or shape is a `DataError`."""
-    if data.get("schema", 0) > SCHEMA:
-        raise DataError(f"this rollout was written with schema {data['schema']}; this version reads up to {SCHEMA}")
+    schema = data.get("schema") if isinstance(data, Mapping) else None
+    if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
+        raise DataError(f"this rollout was written with schema {schema}; this version reads up to {SCHEMA}")
     try:
         return Scored(
             rollout=_rollout_from_json(data["rollout"]),
@@ -61,7 +62,7 @@ def scored_from_json(data: Mapping[str, Any]) -> Scored:
                 ),
             ),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(f"not a rollout record: {error!r}") from error
 
 
@@ -165,6 +166,8 @@ def _completion_to_json(completion: Completion | None) -> dict[str, Any] | None:
 
 def _segment_from_json(data: Mapping[str, Any]) -> Segment:
     sampled = np.asarray(data["sampled"], dtype=np.bool_)
+    if len(data["logprobs"]) != int(sampled.sum()):  # numpy would spread a single one over all
+        raise ValueError(f"{len(data['logprobs'])} log-probabilities for {int(sampled.sum())} sampled tokens")
     logprobs = np.zeros(len(sampled), dtype=np.float32)
     logprobs[sampled] = data["logprobs"]
     return Segment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from agentrl.api import ConfigError, Reward, RewardPart, Rollout, Step, Verdict
+from agentrl.api import ConfigError, Reward, RewardPart, Rollout, Step, Verdict, nearest
 from agentrl.config import PartConfig, RewardConfig
 
 
@@ -58,7 +58,12 @@ def _steps(part: PartConfig, rollout: Rollout, verdict: Verdict | None) -> tuple
         if rollout.stop.failed:
             return None
         steps = tuple(Step(turn=i, score=turn.env_reward) for i, turn in enumerate(rollout.turns))
-    elif part.kind == "process" and verdict is not None and verdict.steps is not None:
+    elif part.kind == "process" and verdict is not None and verdict.score is not None:
+        if verdict.steps is None:
+            raise ConfigError(
+                f"reward.parts.{part.name}.kind = 'process': the verifier '{part.verifier}' gives no scores of steps; "
+                "set 'kind: outcome'"
+            )
         steps = verdict.steps
     else:
         return None
@@ -95,16 +100,19 @@ def check_reward(config: RewardConfig) -> None:
     if config.success.part not in names:
         raise ConfigError(f"reward.success.part = '{config.success.part}': no such part (parts: {', '.join(names)})")
     for part in config.parts:
-        _check_part(part)
+        _check_part(part, [name for name in names if name != part.name])
 
 
-def _check_part(part: PartConfig) -> None:
+def _check_part(part: PartConfig, others: Sequence[str]) -> None:
     key = f"reward.parts.{part.name}"
     if (part.verifier is None) == (part.source is None):
-        raise ConfigError(f"{key}: give either 'verifier' or 'source: env_reward'")
+        hint = nearest(part.name, others) if part.verifier is None else ""
+        raise ConfigError(f"{key}: give either 'verifier' or 'source: env_reward'{hint}")
     if part.kind == "process" and (part.reduce is None or part.bound is None):
         raise ConfigError(f"{key}: a process part needs 'reduce: sum' and a 'bound' (largest sum over its steps)")
     if part.kind == "outcome" and part.reduce is not None:
         raise ConfigError(f"{key}.reduce: only a process part reduces steps; set 'kind: process' or remove it")
+    if part.kind == "outcome" and part.verifier is not None and part.bound is not None:
+        raise ConfigError(f"{key}.bound: only sums over steps are bounded; set 'kind: process' or remove it")
     if part.source is not None and part.options:
         raise ConfigError(f"{key}.options: only a verifier has options")

@@ -4,28 +4,56 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import time
 import traceback
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
-from agentrl.api import AgentRLError, Rollout, Scored, Verdict, Verifier
+from agentrl.api import AgentRLError, PluginError, Rollout, Scored, Step, Verdict, Verifier
 from agentrl.config import RewardConfig
 from agentrl.rollouts.authors import call
 from agentrl.rollouts.rewards import compose
 
 
 async def judge(verifier: Verifier, rollout: Rollout, timeout: float | None = None) -> Verdict:
-    """One verdict. What the verifier raises is our failure and makes the rollout unjudged, never wrong."""
+    """One verdict. What the verifier raises is our failure and makes the rollout unjudged, never wrong.
+
+    So does a breach of the contract: no `Verdict`, a score that is not finite, a step of a turn that does not exist.
+    """
     start = time.perf_counter()
     try:
-        verdict: Verdict = await call(partial(verifier.verify, rollout), timeout)
+        verdict = _plain(await call(partial(verifier.verify, rollout), timeout), rollout)
     except TimeoutError:
         verdict = Verdict(verifier=verifier.name, score=None, reason="verifier_timeout", detail=f"after {timeout} s")
     except Exception as error:
         detail = str(error) if isinstance(error, AgentRLError) else traceback.format_exc()
         verdict = Verdict(verifier=verifier.name, score=None, reason="verifier_error", detail=detail)
     return dataclasses.replace(verdict, seconds=time.perf_counter() - start)
+
+
+def _plain(verdict: Any, rollout: Rollout) -> Verdict:
+    """A verdict of plain Python values: a record holds no numpy or torch scalars."""
+    if not isinstance(verdict, Verdict):
+        raise PluginError(f"verify must return a Verdict, not {type(verdict).__name__}")
+    for step in verdict.steps or ():
+        if not 0 <= step.turn < len(rollout.turns):
+            raise PluginError(f"a step of turn {step.turn}, but the rollout has {len(rollout.turns)} turns")
+    steps = verdict.steps
+    if steps is not None:
+        steps = tuple(Step(turn=int(s.turn), end=s.end, score=_finite(s.score)) for s in steps)
+    score = None if verdict.score is None else _finite(verdict.score)
+    return dataclasses.replace(
+        verdict, score=score, passed=None if verdict.passed is None else bool(verdict.passed), steps=steps
+    )
+
+
+def _finite(score: Any) -> float:
+    number = float(score)
+    if not math.isfinite(number):
+        raise PluginError(f"a score must be a finite number, not {number}")
+    return number
 
 
 class Scorer:

@@ -48,11 +48,10 @@ def open_sandbox(*, backend: str = "auto", workers: int | None = None, packages:
     if workers is not None and workers < 1:
         raise ConfigError(f"sandbox.workers is {workers}; it must be at least 1")
     names = tuple(packages)
-    missing = _missing(names)
+    grouped, missing = _probe(names)
     if missing:
         raise SandboxUnavailable(missing)
     size = workers or os.cpu_count() or 1
-    grouped = _has_cgroup()
     cgroup.sweep()
 
     def pool() -> Pool:
@@ -64,15 +63,9 @@ def open_sandbox(*, backend: str = "auto", workers: int | None = None, packages:
 def describe() -> list[Backend]:
     """Every backend with its version, its tier here, and what is missing."""
     path = bwrap.find_bwrap()
-    missing = _missing(())
-    return [
-        Backend(
-            name="bwrap",
-            version=bwrap.bwrap_version(path) if path else "",
-            tier="" if missing else _tier(_has_cgroup()),
-            missing=missing,
-        )
-    ]
+    grouped, missing = _probe(())
+    version = bwrap.bwrap_version(path) if path else ""
+    return [Backend(name="bwrap", version=version, tier="" if missing else _tier(grouped), missing=missing)]
 
 
 def _tier(grouped: bool) -> str:
@@ -80,25 +73,28 @@ def _tier(grouped: bool) -> str:
 
 
 @functools.cache
-def _has_cgroup() -> bool:
-    group = cgroup.make(-1)
-    if group is None:
-        return False
-    group.remove()
-    return True
-
-
-@functools.cache
-def _missing(packages: tuple[str, ...]) -> str:
-    """Run one program in a real worker; the empty string, or a sentence on what stands in the way."""
+def _probe(packages: tuple[str, ...]) -> tuple[bool, str]:
+    """Whether control groups work here, and the empty string or a sentence on what stands in the way of a sandbox."""
     if not sys.platform.startswith("linux"):
-        return f"the bwrap sandbox needs Linux, and this is {sys.platform}: run agentrl in a Linux container or machine"
+        missing = f"the bwrap sandbox needs Linux, and this is {sys.platform}: run agentrl in a Linux container"
+        return False, missing
+    group = cgroup.make(-1)
+    if group is not None:
+        missing = _try_worker(packages, group.folders)
+        group.remove()
+        if not missing:
+            return True, ""
+    return False, _try_worker(packages, [])
+
+
+def _try_worker(packages: tuple[str, ...], groups: Sequence[str]) -> str:
+    """Run one program in a real worker; the empty string, or a sentence on what went wrong."""
     try:
-        command = bwrap.command(0, (), packages)
+        command = bwrap.command(0, groups, packages)
     except SandboxUnavailable as error:
         return str(error)
     payload = frames.pack_payload({"program": "print(6 * 7)"}, {}, b"")
-    header = {"kind": "run", "payload": len(payload), "cpu_seconds": 10, "seconds": 30, "memory_mb": 512}
+    header = {"kind": "run", "payloads": [len(payload)], "cpu_seconds": 10, "seconds": 30, "memory_mb": 512}
     header |= {"processes": 16, "output_bytes": 1000, "file_mb": 1, "disk_mb": 16}
     try:
         done = subprocess.run(
@@ -115,8 +111,8 @@ def _missing(packages: tuple[str, ...]) -> str:
 def _advice(words: str) -> str:
     if os.path.exists("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"):
         return (
-            "on Ubuntu allow user namespaces with `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or give "
-            "bwrap an AppArmor profile with `userns`"
+            "on Ubuntu allow user namespaces with `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or "
+            "give bwrap an AppArmor profile with `userns`"
         )
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
         return (

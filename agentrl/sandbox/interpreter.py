@@ -1,4 +1,4 @@
-"""What of the host a sandbox may see: the interpreter, its standard library, the libraries they load, named packages."""
+"""What of the host a sandbox may see: the interpreter, its library, the shared libraries they load, named packages."""
 
 from __future__ import annotations
 

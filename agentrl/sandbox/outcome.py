@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import secrets
 import signal
 from typing import Any
 
@@ -34,7 +36,7 @@ def execution(answer: Answer, limits: Limits) -> Execution:
         for record in _records(answer.results):
             if record.get("end") in _PROGRAM_REASONS:
                 reason, detail = record["end"], _text(record.get("error"))
-    return _build(answer, reason, detail)
+    return build(answer, reason, detail)
 
 
 def calls_execution(answer: Answer, limits: Limits, wanted: int) -> CallsExecution:
@@ -47,14 +49,38 @@ def calls_execution(answer: Answer, limits: Limits, wanted: int) -> CallsExecuti
             reason, detail = load["load"], _text(load.get("error"))
         elif reason in ("ok", "runtime_error"):
             reason, detail = _vanished(answer, "before it was loaded")
-        return CallsExecution(load=_build(answer, reason, detail))
-    results = [_call_result(record) for record in records[1 : wanted + 1]]
+        return CallsExecution(load=build(answer, reason, detail))
+    results = [call_result(record) for record in records[1 : wanted + 1]]
     if len(results) < wanted:
         reason, detail = _ending(answer, limits)
         if reason in ("ok", "runtime_error"):
             reason, detail = _vanished(answer, "before the call returned")
         results.append(CallResult(reason=reason, error=detail))
-    return CallsExecution(load=_build(answer, "ok", ""), results=tuple(results))
+    return CallsExecution(load=build(answer, "ok", ""), results=tuple(results))
+
+
+def tests_execution(answer: Answer, limits: Limits, token: str) -> Execution:
+    """What the tests concluded of the program; `ok` only with their token."""
+    assert answer.tests is not None or answer.facts["stopped"]
+    reason, detail = _ending(answer, limits)
+    verdict = next(iter(_records(answer.tests.results)), {}) if answer.tests is not None else {}
+    end, words = verdict.get("end"), _text(verdict.get("error"))
+    load = next(iter(_records(answer.results)), {})
+    if end == "ok" and secrets.compare_digest(str(verdict.get("token")), token):
+        return build(answer, "ok", "")
+    if end == "verifier_error":
+        return dataclasses.replace(build(answer, "verifier_error", words), cause="ours")
+    if end in _PROGRAM_REASONS or end == "wrong_answer":
+        return build(answer, str(end), words)
+    # The program did not last until the tests were done; what ended it says why.
+    if load.get("load") in _PROGRAM_REASONS:
+        return build(answer, load["load"], _text(load.get("error")))
+    if reason in ("ok", "runtime_error") and answer.tests is not None:
+        reason, detail = _vanished(answer, "before the tests were done")
+        if answer.tests.facts["stopped"]:
+            reason, text = _STOPPED[answer.tests.facts["stopped"]]
+            detail = f"the tests of this program {text.format(limits)}"
+    return build(answer, reason, detail)
 
 
 def _vanished(answer: Answer, when: str) -> tuple[str, str]:
@@ -64,7 +90,8 @@ def _vanished(answer: Answer, when: str) -> tuple[str, str]:
     return "exited_early", f"the program ended with status {facts.get('exit_code')} {when}"
 
 
-def _call_result(record: dict[str, Any]) -> CallResult:
+def call_result(record: dict[str, Any]) -> CallResult:
+    """One call's record, which may be forged, as a result."""
     printed = _text(record.get("out"))
     if record.get("call") == "ok" and "value" in record:
         try:
@@ -103,7 +130,20 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _build(answer: Answer, reason: str, detail: str) -> Execution:
+def known_reason(word: object) -> str:
+    """A reason word that a program's process reported, or `runtime_error` for anything else."""
+    return str(word) if word == "ok" or word in _PROGRAM_REASONS else "runtime_error"
+
+
+def ending_of_box(answer: Answer, limits: Limits) -> tuple[str, str]:
+    """Why a box gave no reply."""
+    if answer.facts["stopped"]:
+        return _ending(answer, limits)
+    return "exited_early", "the program's process ended"
+
+
+def build(answer: Answer, reason: str, detail: str) -> Execution:
+    """An execution with what the worker reports."""
     facts = answer.facts
     return Execution(
         stdout=answer.stdout.decode("utf-8", "replace"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from agentrl.sandbox import cgroup
 from agentrl.sandbox.worker import Answer, Worker, WorkerDied
 
-_ANSWER_GRACE = 15.0  # seconds beyond the wall limit that a worker has for its own work on a loaded machine
+ANSWER_GRACE = 15.0  # seconds beyond the wall limit that a worker has for its own work on a loaded machine
 _DELAYED_SHARE = 0.2
+_MOST_OWN = 64
 
 
 class Pool:
@@ -24,6 +26,7 @@ class Pool:
         self._started = 0
         self._idle: list[Worker] = []
         self._places = asyncio.Semaphore(size)
+        self._own_places = asyncio.Semaphore(_MOST_OWN)
         self._alone = asyncio.Lock()
         self._all: set[Worker] = set()
         self._closed = False
@@ -47,9 +50,16 @@ class Pool:
                         self._places.release()
         return answer
 
-    async def take(self) -> Worker:
-        """A worker of the caller's own, outside the pool; the caller closes it."""
-        return await self._start()
+    @asynccontextmanager
+    async def own_worker(self) -> AsyncIterator[Worker]:
+        """A worker of the caller's own, ended with the context; at most `_MOST_OWN` at once. Raises WorkerDied."""
+        async with self._own_places:
+            worker = await self._start()
+            try:
+                yield worker
+            finally:
+                self._all.discard(worker)
+                await worker.close()
 
     async def close(self) -> None:
         """End all workers."""
@@ -69,9 +79,10 @@ class Pool:
         worker = self._idle.pop() if self._idle else await self._start()
         usable = False
         try:
-            answer = await worker.request(header, payloads, patience=float(header["seconds"]) + _ANSWER_GRACE)
-            if "broken" in answer.facts:
-                raise WorkerDied(f"the isolation of a program could not be set up: {answer.facts['broken']}")
+            answer = await worker.request(header, payloads, patience=float(header["seconds"]) + ANSWER_GRACE)
+            for part in (answer, answer.tests):
+                if part is not None and "broken" in part.facts:
+                    raise WorkerDied(f"the isolation of a program could not be set up: {part.facts['broken']}")
             usable = worker.alive and not answer.facts.get("died")
             return answer
         finally:

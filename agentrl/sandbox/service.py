@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from agentrl.api import Call, CallsExecution, Execution, Limits
+from agentrl.api import Box, Call, CallsExecution, Execution, Limits, SandboxUnavailable
 from agentrl.sandbox import outcome
+from agentrl.sandbox.box import open_box
 from agentrl.sandbox.inside import frames, plain
 from agentrl.sandbox.pool import Pool
 from agentrl.sandbox.worker import Answer, WorkerDied
@@ -65,30 +68,61 @@ class ProcessSandbox:
             "calls", [payload], limits, lambda answer: outcome.calls_execution(answer, limits, len(packed))
         )
 
+    async def run_tests(
+        self,
+        program: str,
+        tests: str,
+        *,
+        entry_point: str | None = None,
+        files: Mapping[str, bytes] | None = None,
+        limits: Limits | None = None,
+    ) -> Execution:
+        limits = limits or Limits()
+        payloads = [frames.pack_payload({"program": program}, files or {}, b"")]
+        meta = {"tests": tests, "entry_point": entry_point}
+        # The token must be new for every run, and so stays out of what makes two requests equal.
+        token = secrets.token_hex(16)
+        payloads.append(frames.pack_payload(meta | {"token": token}, {}, b""))
+        return await self._submit(
+            "tests", payloads, limits, lambda answer: outcome.tests_execution(answer, limits, token), same=repr(meta)
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, program: str, *, files: Mapping[str, bytes] | None = None, limits: Limits | None = None
+    ) -> AsyncIterator[Box]:
+        limits = limits or Limits()
+        try:
+            async with open_box(self._current_pool(), program, files or {}, limits) as box:
+                yield box
+        except WorkerDied as error:
+            raise SandboxUnavailable(str(error)) from error
+
     async def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None and self._loop is asyncio.get_running_loop():
             await pool.close()
 
     async def _submit(
-        self, kind: str, payloads: list[bytes], limits: Limits, read: Callable[[Answer], T]
+        self, kind: str, payloads: list[bytes], limits: Limits, read: Callable[[Answer], T], *, same: str = ""
     ) -> T:
-        header = {"kind": kind, "payload": len(payloads[0]), **dataclasses.asdict(limits)}
-        key = hashlib.blake2b(repr(header).encode(), digest_size=16)
-        for payload in payloads:
-            key.update(payload)
+        """Run a request. Requests are equal when kind, limits, the program's payload and `same` are."""
+        header = {"kind": kind, "payloads": [len(payload) for payload in payloads], **dataclasses.asdict(limits)}
+        key = hashlib.blake2b(repr((header, same)).encode("utf-8", "surrogatepass"), digest_size=16)
+        key.update(payloads[0])
 
         async def judge() -> T:
             try:
                 answer = await self._current_pool().submit(header, payloads)
             except WorkerDied as error:
                 failed = outcome.ours(str(error))
-                return failed if kind == "run" else CallsExecution(load=failed)  # type: ignore[return-value]
+                return CallsExecution(load=failed) if kind == "calls" else failed  # type: ignore[return-value]
             if len(answer.results) > _LARGE_RESULT:
                 return await asyncio.to_thread(read, answer)
             return read(answer)
 
-        return await self._cache.get(key.digest(), judge)  # type: ignore[return-value]
+        result: T = await self._cache.get(key.digest(), judge)
+        return result
 
     def _current_pool(self) -> Pool:
         loop = asyncio.get_running_loop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -24,15 +25,19 @@ class WorkerDied(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a worker reports of one request; the three streams may hold anything that the program wrote.
+    """What a worker reports of one request; the streams may hold anything that the program wrote.
+
+    facts: how the program's process tree ended. tests: how the tests' tree ended, with what they concluded, for
+    requests that have tests.
 
     Example: `Answer(facts={"exit_code": 0, "cpu": 0.01, ...}, stdout=b"3\\n", stderr=b"", results=b"")`.
     """
 
     facts: Mapping[str, Any]
-    stdout: bytes
-    stderr: bytes
-    results: bytes
+    stdout: bytes = b""
+    stderr: bytes = b""
+    results: bytes = b""
+    tests: Answer | None = None
 
 
 class Worker:
@@ -69,7 +74,11 @@ class Worker:
         self, header: Mapping[str, Any], payloads: Sequence[bytes], *, patience: float
     ) -> Answer:
         """Send one request and wait at most `patience` seconds for its answer. Raises WorkerDied."""
-        killed_before = self._cgroup.prepare(int(header["memory_mb"])) if self._cgroup else 0
+        try:
+            killed_before = self._cgroup.prepare(int(header["memory_mb"])) if self._cgroup else 0
+        except OSError as error:
+            await self.close()
+            raise WorkerDied(f"the memory limit of a sandbox worker could not be set: {error}") from None
         try:
             async with asyncio.timeout(patience):
                 answer = await self._exchange(header, payloads)
@@ -79,19 +88,14 @@ class Worker:
         except WorkerDied:
             if self._cgroup and self._cgroup.killed_for_memory() > killed_before:
                 # The kernel chose the worker itself among the processes of a program that took too much.
-                return Answer(facts={"stopped": "memory", "died": True}, stdout=b"", stderr=b"", results=b"")
+                return Answer(facts={"stopped": "memory", "died": True})
             raise
         except asyncio.CancelledError:
             # Half an exchange is in the pipes: nobody can use this worker again.
             await self.close()
             raise
         if self._cgroup and self._cgroup.killed_for_memory() > killed_before and not answer.facts["stopped"]:
-            return Answer(
-                facts={**answer.facts, "stopped": "memory"},
-                stdout=answer.stdout,
-                stderr=answer.stderr,
-                results=answer.results,
-            )
+            return dataclasses.replace(answer, facts={**answer.facts, "stopped": "memory"})
         return answer
 
     async def _exchange(self, header: Mapping[str, Any], payloads: Sequence[bytes]) -> Answer:
@@ -100,11 +104,16 @@ class Worker:
         try:
             self._process.stdin.write(b"".join((frames.pack_header(header), *payloads)))
             await self._process.stdin.drain()
-            facts = await self._read_header()
-            streams = [await self._process.stdout.readexactly(size) for size in facts["sizes"]]
+            header = await self._read_header()
+            streams = [await self._process.stdout.readexactly(size) for size in header["sizes"]]
         except (OSError, asyncio.IncompleteReadError):
             raise WorkerDied(await self._last_words()) from None
-        return Answer(facts=facts, stdout=streams[0], stderr=streams[1], results=streams[2])
+        answer: Answer | None = None
+        for place, facts in reversed(list(enumerate(header["trees"]))):
+            out, err, results = streams[3 * place : 3 * place + 3]
+            answer = Answer(facts=facts, stdout=out, stderr=err, results=results, tests=answer)
+        assert answer is not None
+        return answer
 
     async def _read_header(self) -> dict[str, Any]:
         assert self._process.stdout is not None

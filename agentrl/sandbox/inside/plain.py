@@ -61,6 +61,14 @@ def loads(text: str | bytes, refer: Callable[[Any], object] | None = None) -> An
         raise ValueError(str(error)) from None
 
 
+def parse(text: bytes) -> Any:
+    """JSON without marks, from text that may be forged. Raises ValueError."""
+    try:
+        return _decoder().decode(text.decode("ascii"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _pack(value: object, refer: Callable[[object], object] | None, depth: int) -> Any:
     kind = type(value)
     if kind in _ATOMS:
@@ -70,11 +78,11 @@ def _pack(value: object, refer: Callable[[object], object] | None, depth: int) -
     if depth == 0:
         raise NotPlain("a value that is nested too deeply or contains itself")
     if kind is list:
-        return _pack_all(value, refer, depth)  # type: ignore[arg-type]
+        return _pack_all(value, refer, depth)
     if kind is tuple:
-        return {"t": _pack_all(value, refer, depth)}  # type: ignore[arg-type]
+        return {"t": _pack_all(value, refer, depth)}
     if kind is dict:
-        items = dict.items(value)  # type: ignore[arg-type]
+        items: Any = value.items()  # type: ignore[attr-defined]
         return {"d": [[_pack(key, refer, depth - 1), _pack(item, refer, depth - 1)] for key, item in items]}
     return _pack_other(value, refer, depth)
 
@@ -134,6 +142,8 @@ def _pack_library(value: Any) -> list[Any] | None:
         return [name, str(value)]
     if kind.__module__ == "fractions" and name == "Fraction":
         return [name, value.numerator, value.denominator]
+    if kind.__module__ == "collections" and name == "deque":
+        return [name, list(value), value.maxlen]
     if kind.__module__ == "datetime":
         if name == "timedelta":
             return [name, value.days, value.seconds, value.microseconds]
@@ -161,7 +171,7 @@ def _rebuild(mark: dict[str, Any], refer: Callable[[Any], object] | None) -> obj
         return set(body) if name == "s" else frozenset(body)
     if name == "d":
         _check_hashes([key for key, _ in body])
-        return {key: value for key, value in body}
+        return dict(body)
     if name == "x" and body and isinstance(body[0], str):
         return _rebuild_library(body[0], body[1:])
     raise ValueError(f"an unknown mark '{name}'")
@@ -189,11 +199,17 @@ def _rebuild_library(name: str, arguments: list[Any]) -> object:
         if any(type(part) is not int or part.bit_length() > _LONGEST_RATIO for part in arguments):
             raise ValueError("a malformed fraction")
         return Fraction(*arguments)
+    if name == "deque":
+        from collections import deque
+
+        return deque(*arguments)
     import datetime
 
     if name == "timedelta":
         return datetime.timedelta(*arguments)
-    kind = {"date": datetime.date, "datetime": datetime.datetime, "time": datetime.time}.get(name)
+    kinds: dict[str, Any] = {"date": datetime.date, "datetime": datetime.datetime, "time": datetime.time}
+    kind = kinds.get(name)
     if kind is None or len(arguments) != 1:
         raise ValueError(f"an unknown type '{name}'")
-    return kind.fromisoformat(arguments[0])
+    made: object = kind.fromisoformat(arguments[0])
+    return made

@@ -51,7 +51,7 @@ class OutputLimit(BaseException):
     """A call printed more than it may."""
 
 
-class _Captured(io.BufferedIOBase):
+class Captured(io.BufferedIOBase):
     """What one call prints, with a bound."""
 
     limit = 1 << 20
@@ -152,7 +152,11 @@ def find_function(module: types.ModuleType, name: str) -> Callable[..., object]:
 
 def call_function(module: types.ModuleType, name: str, args: list[Any], kwargs: dict[str, Any]) -> object:
     """Call a function of the program; a coroutine is awaited."""
-    value = find_function(module, name)(*args, **kwargs)
+    return await_if_needed(find_function(module, name)(*args, **kwargs))
+
+
+def await_if_needed(value: object) -> object:
+    """The result of a coroutine, or the value itself."""
     if isinstance(value, types.CoroutineType):
         import asyncio
 
@@ -164,7 +168,7 @@ def run_script(source: str, results: Results) -> int:
     """Run the program as `__main__` and end as Python would; returns the exit status."""
     program = Program(source)
     if program.code is None:
-        _print_error(program.exception, skip=1)
+        print_error(program.exception, skip=1)
         results.send({"end": "syntax_error", "error": program.error[1] if program.error else ""})
         return 1
     reason, text, status = "ok", "", 0
@@ -175,7 +179,7 @@ def run_script(source: str, results: Results) -> int:
     except BaseException as error:
         reason, text = describe_error(error)
         status = 1
-        _print_error(error, skip=2)
+        print_error(error, skip=2)
     status = _finish() or status
     if reason != "ok":
         # A program that closed this pipe has still ended as its exit status says.
@@ -195,38 +199,42 @@ def serve_calls(source: str, calls: list[dict[str, Any]], results: Results, outp
         results.send({"load": program.error[0], "error": program.error[1]})
         return 1
     before = time.process_time()
-    module = _load(program, results)
+    module = load_or_report(program, results)
     if module is None:
         return 1
     dear = time.process_time() - before > _DEAR_LOAD and threading.active_count() == 1
     results.send({"load": "ok"})
-    _Captured.limit = output_limit
+    Captured.limit = output_limit
     for place, call in enumerate(calls):
         if dear:
             child = os.fork()
             if child == 0:
-                _make_call(module, call, results)
+                make_call(module, call, results)
                 os._exit(0)
             if os.waitpid(child, 0)[1] != 0:
                 return 1
         else:
             fresh = program.load("program") if place else module
-            _make_call(fresh, call, results)
+            make_call(fresh, call, results)
     return 0
 
 
-def _load(program: Program, results: Results) -> types.ModuleType | None:
+def load_or_report(program: Program, results: Results) -> types.ModuleType | None:
+    """Load the program as a module; None after an error, which has then been reported."""
     try:
         return program.load("program")
     except BaseException as error:
         reason, text = describe_error(error)
-        _print_error(error, skip=2)
+        print_error(error, skip=2)
         results.send({"load": reason, "error": text})
         return None
 
 
-def _make_call(module: types.ModuleType, call: dict[str, Any], results: Results) -> None:
-    captured = _Captured()
+def make_call(
+    module: types.ModuleType, call: dict[str, Any], results: Results, flush: Callable[[], None] | None = None
+) -> None:
+    """Make one call and send its record; `flush` runs just before it is sent."""
+    captured = Captured()
     outside, sys.stdout = sys.stdout, io.TextIOWrapper(captured, "utf-8", "surrogateescape", write_through=True)
     record: dict[str, Any]
     try:
@@ -241,6 +249,8 @@ def _make_call(module: types.ModuleType, call: dict[str, Any], results: Results)
     finally:
         sys.stdout = outside
     record["out"] = b"".join(captured.parts)[:_MOST_CALL_OUTPUT].decode("utf-8", "replace")
+    if flush is not None:
+        flush()
     results.send(record)
 
 
@@ -253,14 +263,14 @@ def _exit_status(error: SystemExit) -> int:
     return 1
 
 
-def _print_error(error: BaseException, skip: int) -> None:
+def print_error(error: BaseException, skip: int) -> None:
     """Print a traceback as Python would, without our own `skip` frames at its head."""
     shown = error.__traceback__
     for _ in range(skip):
         shown = shown.tb_next if shown is not None else None
     linecache.checkcache()
     try:
-        sys.excepthook(type(error), error, shown)
+        sys.excepthook(type(error), error.with_traceback(shown), shown)
     except BaseException as second:
         os.write(2, f"{type(second).__name__} while printing {type(error).__name__}\n".encode())
 
@@ -276,7 +286,7 @@ def _finish() -> int:
         if main is not None:
             main.__dict__.clear()
     except BaseException as error:
-        _print_error(error, skip=1)
+        print_error(error, skip=1)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not stream.closed:

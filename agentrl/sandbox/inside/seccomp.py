@@ -2,8 +2,8 @@
 
 The filter allows what it does not name. It refuses (EPERM) what an honest program never calls and an escape needs:
 tracing, kernel keyrings, bpf, io_uring, mounts, new namespaces, clocks, modules; memory that no process or file
-system accounts for; sockets other than UNIX and IP; and terminal injection. `clone3` is ENOSYS, because its flags lie in memory that a filter cannot read; libc then falls
-back to `clone`, whose flags are checked.
+system accounts for; sockets other than UNIX and IP; and terminal injection. `clone3` is ENOSYS, because its flags lie
+in memory that a filter cannot read; libc then falls back to `clone`, whose flags are checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "personality": (135, 92),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "lookup_dcookie": (212, 18),
-    "fanotify_init": (300, 262), "fanotify_mark": (301, 263), 
+    "fanotify_init": (300, 262), "fanotify_mark": (301, 263),
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186),
     "semget": (64, 190),
     "mbind": (237, 235), "set_mempolicy": (238, 237), "migrate_pages": (256, 238), "move_pages": (279, 239),

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from agentrl.sandbox.inside import frames
 
 _RESULT_BYTES = 8 << 20
-_FIRST_SAMPLE, _SAMPLE_EVERY = 0.03, 0.05
+SAMPLE_EVERY = 0.05
+_FIRST_SAMPLE, _MOMENT = 0.03, 2.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -49,6 +50,10 @@ class Streams:
             self._memory = mmap.mmap(-1, sum(self._room), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._memory.madvise(mmap.MADV_DONTFORK)
 
+    def rewind(self) -> None:
+        """Forget what was read; the pipes stay."""
+        self._used = [0, 0, 0]
+
     def keep_read_ends(self) -> None:
         """In the watching process."""
         for reading, writing in self._pipes:
@@ -57,8 +62,7 @@ class Streams:
 
     def keep_write_ends(self) -> list[int]:
         """In the new tree; returns the descriptors for output, errors and results."""
-        for reading, _ in self._pipes:
-            os.close(reading)
+        self.close()
         return [writing for _, writing in self._pipes]
 
     @property
@@ -94,94 +98,113 @@ class Streams:
         """Whether some stream carried more than it may."""
         return any(used == room for used, room in zip(self._used, self._room, strict=True))
 
-    def write_to(self, descriptor: int) -> None:
-        """Write the held bytes of all three streams and close the pipes."""
+    def write_to(self, descriptor: int, *, streams: int = 3) -> None:
+        """Write the held bytes of the first `streams` streams."""
         assert self._memory is not None
         with memoryview(self._memory) as whole:
-            for place, size in enumerate(self.sizes):
+            for place, size in enumerate(self.sizes[:streams]):
                 start = sum(self._room[:place])
                 with whole[start : start + size] as part:
                     frames.write_all(descriptor, part)
+
+    def close(self) -> None:
+        """Close the read ends."""
         for reading, _ in self._pipes:
             os.close(reading)
 
 
-class Watch:
-    """Waits for a tree to end, or ends it."""
+class Tree:
+    """One isolated process tree under watch. `limits` is the request's header."""
 
-    def __init__(self, pid: int, header: dict[str, Any], streams: Streams) -> None:
-        self._pid = pid
-        self._limits = header
-        self._streams = streams
-        self._began = time.monotonic()
+    def __init__(self, pid: int, limits: dict[str, Any], streams: Streams) -> None:
+        self.pid = pid
+        self.streams = streams
+        self.descriptor = os.pidfd_open(pid)
+        self.ended = False
+        self.stopped = ""
+        self._limits = limits
         self._delayed: float | None = None
+        self._cpu_before = 0.0
 
-    def wait(self) -> Ended:
-        """Return when the tree is dead, to its last process, and its output is read."""
-        stopped = self._until_ended()
-        os.kill(self._pid, signal.SIGKILL)
-        _, _, usage = os.wait4(self._pid, 0)
-        # Every process of the tree is dead now, so this sees all that was ever written; not waiting for the end of
-        # the pipe, which a descriptor in flight on some socket could hold open.
+    def new_allowance(self) -> None:
+        """Count CPU time from here on only."""
+        self._cpu_before = self._cpu_seconds(_tree_of(self.pid))
+
+    def stop(self, why: str) -> None:
+        """Kill the tree for a limit; the first reason stands."""
+        if not self.ended:
+            self.stopped = self.stopped or why
+            os.kill(self.pid, signal.SIGKILL)
+
+    def finish(self, began: float) -> Ended:
+        """Kill what is left, wait until it is dead to its last process, and read what it wrote."""
+        os.kill(self.pid, signal.SIGKILL)
+        _, _, usage = os.wait4(self.pid, 0)
+        os.close(self.descriptor)
+        # All writers are dead now, so this sees everything; not waiting for the end of the pipe, which a descriptor
+        # in flight on some socket could hold open.
         for place in range(3):
-            self._streams.drain(place)
-        if not stopped and self._streams.full:
-            stopped = "output"
-        return Ended(stopped, usage.ru_utime + usage.ru_stime, time.monotonic() - self._began, self._delayed)
+            self.streams.drain(place)
+        if self.streams.full:
+            self.stopped = self.stopped or "output"
+        return Ended(self.stopped, usage.ru_utime + usage.ru_stime, time.monotonic() - began, self._delayed)
 
-    def _until_ended(self) -> str:
-        poller = select.poll()
-        places = {descriptor: place for place, descriptor in enumerate(self._streams.descriptors)}
-        for descriptor in places:
-            poller.register(descriptor, select.POLLIN)
-        ended = os.pidfd_open(self._pid)
-        poller.register(ended, select.POLLIN)
-        try:
-            return self._poll(poller, places, ended)
-        finally:
-            os.close(ended)
-
-    def _poll(self, poller: select.poll, places: dict[int, int], ended: int) -> str:
-        deadline = self._began + self._limits["seconds"]
-        next_sample = self._began + _FIRST_SAMPLE
-        while True:
-            now = time.monotonic()
-            if now >= deadline:
-                self._sample()
-                return "wall"
-            if now >= next_sample:
-                next_sample = now + _SAMPLE_EVERY
-                if excess := self._sample():
-                    return excess
-            for descriptor, _ in poller.poll(max(0.0, min(deadline, next_sample) - now) * 1000 + 1):
-                if descriptor == ended:
-                    return ""
-                if not self._streams.drain(places[descriptor]):
-                    poller.unregister(descriptor)
-                if self._streams.full:
-                    return "output"
-
-    def _sample(self) -> str:
-        """Look at all processes of the tree; returns the name of a limit that they exceed together."""
-        tree = _tree_of(self._pid)
-        cpu = sum(ticks for _, ticks in tree.values()) / _TICKS
-        self._note_delay(list(tree))
-        if cpu > self._limits["cpu_seconds"]:
-            return "cpu"
-        resident = sum(_resident_bytes(pid) for pid in tree)
-        limit = self._limits["memory_mb"] << 20
-        if resident > limit and sum(_proportional_bytes(pid) for pid in tree) > limit:
-            return "memory"
-        # The fork that would exceed this is refused already where the kernel counts per namespace.
-        if len(tree) > self._limits["processes"] + 2:
-            return "processes"
-        return ""
-
-    def _note_delay(self, pids: list[int]) -> None:
-        for pid in pids:
+    def sample(self) -> None:
+        """Look at all processes together and stop them when they exceed a limit."""
+        processes = _tree_of(self.pid)
+        cpu = self._cpu_seconds(processes) - self._cpu_before
+        for pid in processes:
             fields = _read(f"/proc/{pid}/schedstat").split()
             if len(fields) >= 2:
                 self._delayed = max(self._delayed or 0.0, int(fields[1]) / 1e9)
+        limit = self._limits["memory_mb"] << 20
+        if cpu > self._limits["cpu_seconds"]:
+            self.stop("cpu")
+        elif sum(map(_resident_bytes, processes)) > limit and sum(map(_proportional_bytes, processes)) > limit:
+            self.stop("memory")
+        elif len(processes) > self._limits["processes"] + 2:
+            # Only an old kernel comes here; a newer one refuses the fork.
+            self.stop("processes")
+
+    @staticmethod
+    def _cpu_seconds(processes: dict[int, tuple[int, int]]) -> float:
+        return sum(ticks for _, ticks in processes.values()) / _TICKS
+
+
+def watch(trees: list[Tree], seconds: float) -> list[Ended]:
+    """Wait until the last of `trees` has ended, or end all at the limit of `seconds`; the others follow it.
+
+    When a tree before the last one ends first, the last has a moment left to notice.
+    """
+    began = time.monotonic()
+    deadline, next_sample = began + seconds, began + _FIRST_SAMPLE
+    poller = select.poll()
+    ends = {tree.descriptor: tree for tree in trees}
+    pipes = {pipe: (tree, place) for tree in trees for place, pipe in enumerate(tree.streams.descriptors)}
+    for descriptor in (*ends, *pipes):
+        poller.register(descriptor, select.POLLIN)
+    while not trees[-1].ended:
+        now = time.monotonic()
+        if now >= next_sample:
+            next_sample = now + SAMPLE_EVERY
+            for tree in trees:
+                if not tree.ended:
+                    tree.sample()
+        if now >= deadline:
+            for tree in trees:
+                tree.stop("wall")
+        for descriptor, _ in poller.poll(max(0.0, min(deadline, next_sample) - now) * 1000 + 1):
+            if descriptor in ends:
+                ends[descriptor].ended = True
+                poller.unregister(descriptor)
+                deadline = min(deadline, time.monotonic() + _MOMENT)
+                continue
+            tree, place = pipes[descriptor]
+            if not tree.streams.drain(place):
+                poller.unregister(descriptor)
+            if tree.streams.full:
+                tree.stop("output")
+    return [tree.finish(began) for tree in trees]
 
 
 def _tree_of(root: int) -> dict[int, tuple[int, int]]:

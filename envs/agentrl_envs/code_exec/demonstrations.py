@@ -1,16 +1,19 @@
-"""Conversations to imitate, as hurried people leave them: some first attempts carry a flaw, and some repairs fail."""
+"""Conversations to imitate, as hurried people leave them: an attempt may carry a flaw, the first one or a repair."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 
-from agentrl.api import Demonstration, Message, Task, keyed_seed
-from agentrl_envs.code_exec.basic import draw_tasks, held_out_functions
+from agentrl.api import JSON, Demonstration, Message, extract_program, keyed_seed
+from agentrl_envs.code_exec.basic import draw_exercises, held_out_functions, request_text
 from agentrl_envs.code_exec.evaluate import run_own
+from agentrl_envs.code_exec.exercises import behaviour, draw_examples
 from agentrl_envs.code_exec.feedback import examples_passed, observe
 from agentrl_envs.code_exec.flaws import draw_flaw
-from agentrl_envs.code_exec.templates import TEMPLATES
+
+REPAIR_FLAW_SHARE = 0.5
+"""How much rarer a flaw is in a repair than in a first attempt."""
 
 
 def fenced(program: str) -> Message:
@@ -18,16 +21,17 @@ def fenced(program: str) -> Message:
     return Message(role="assistant", content=f"```python\n{program}\n```")
 
 
-def demonstrate(task: Task, random_: random.Random, *, flaw_rate: float, attempts: int) -> Demonstration:
-    """One conversation: attempts until the visible examples pass or `attempts` are used up, each with its own luck."""
-    messages = list(task.messages)
-    examples = task.data["examples"]
+def demonstrate(
+    request: str, program: str, examples: list[JSON], random_: random.Random, *, flaw_rate: float, attempts: int
+) -> Demonstration:
+    """One conversation: attempts until the visible examples pass or `attempts` are used up."""
+    messages = [Message(role="user", content=request)]
     for attempt in range(attempts):
-        program = str(task.answer)
-        if random_.random() < flaw_rate:
-            program = draw_flaw(program, random_)
-        messages.append(fenced(program))
-        execution = run_own(program, "f", [example["args"] for example in examples])
+        rate = flaw_rate if attempt == 0 else flaw_rate * REPAIR_FLAW_SHARE
+        action = fenced(draw_flaw(program, random_) if random_.random() < rate else program)
+        messages.append(action)
+        # extracted as the environment does, so that the text about an error is the same to the letter
+        execution = run_own(extract_program(action.content) or "", "f", [example["args"] for example in examples])
         if examples_passed(examples, execution) == len(examples) or attempt == attempts - 1:
             break
         messages.append(Message(role="user", content=observe("f", examples, execution)))
@@ -36,13 +40,21 @@ def demonstrate(task: Task, random_: random.Random, *, flaw_rate: float, attempt
 
 def demonstrations(*, count: int, flaw_rate: float, attempts: int) -> Iterator[Demonstration]:
     """`count` conversations about fresh functions of the train templates, none of which validation or test holds."""
-    seen = [template for template in TEMPLATES if template.seen]
     held_out = held_out_functions()
-    number = 0
-    while number < count:
-        for task in draw_tasks("demonstrations", seen, set(held_out)):
-            random_ = random.Random(keyed_seed("basic", "demonstration", number, task.id))
-            yield demonstrate(task, random_, flaw_rate=flaw_rate, attempts=attempts)
-            number += 1
-            if number == count:
-                return
+    made = 0
+    for _, exercise, random_ in draw_exercises("demonstrations", seen=True):
+        if made == count:
+            return
+        if behaviour(exercise) in held_out:
+            continue
+        examples = draw_examples(exercise, random_)
+        if examples is not None:
+            made += 1
+            yield demonstrate(
+                request_text(exercise, examples),
+                exercise.program,
+                examples,
+                random_,
+                flaw_rate=flaw_rate,
+                attempts=attempts,
+            )

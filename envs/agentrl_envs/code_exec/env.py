@@ -61,7 +61,7 @@ class CodeExec(Env):
 
     def tasks(self, split: str) -> Sequence[Task]:
         """The tasks of `train`, `validation` or `test`."""
-        return basic_tasks()[split]
+        return basic_tasks(split)
 
     def reset(self, *, task: Task, seed: int) -> tuple[list[Message], dict[str, JSON]]:
         """Begin an attempt. Nothing is random here, so `seed` changes nothing."""

@@ -12,7 +12,7 @@ _WIDTH = 60
 
 def _short(text: str) -> str:
     """One line of at most `_WIDTH` characters: a program may return or print anything."""
-    line = " ".join(text.split()).replace(". Did you mean", " Did you mean").split(" Did you mean")[0]
+    line = " ".join(text.split()).split(". Did you mean")[0]
     return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
 
 

@@ -39,6 +39,9 @@ _CHANGES: tuple[tuple[str, str, str], ...] = (
     ("syntax", r"[\])]$", ""),
 )
 
+SUBTLE = frozenset({"boundary", "remainder", "off_by_one", "edge_case", "slice", "order", "operator"})
+"""Flaws that some arguments hide; the others show at once."""
+
 
 def flawed(program: str) -> Iterator[tuple[str, str]]:
     """Every (name of the flaw, changed program) that one change makes; the change may still leave the function right.

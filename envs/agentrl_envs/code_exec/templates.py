@@ -34,22 +34,28 @@ class Template:
         return KINDS[self.kinds[0]].takes
 
 
-def _templates(skill: str, chains: str, *, seen: bool) -> list[Template]:
-    return [Template(skill=skill, kinds=tuple(chain.split("+")), seen=seen) for chain in chains.split()]
-
-
+_SEEN = {
+    "arithmetic": """arithmetic join+arithmetic arithmetic+arithmetic arithmetic+shape shape+arithmetic join+shape
+        join+arithmetic+arithmetic arithmetic+shape+arithmetic join+shape+arithmetic""",
+    "conditions": """branch arithmetic+branch branch+shape branch+arithmetic arithmetic+ask join+branch join+ask
+        join+arithmetic+branch shape+branch""",
+    "lists": """keep+total each+total order+total keep+each each+keep order+each each+order keep+order order+keep
+        total+arithmetic keep+each+total each+order+total keep+total+shape order+each+keep""",
+    "strings": """change+slice slice+change letter+change change+letter slice+letter slice+measure letter+measure
+        measure+arithmetic change+letter+change slice+change+letter letter+measure+arithmetic""",
+    "loops": """climb arithmetic+climb climb+arithmetic climb+shape join+climb fold fold+arithmetic keep+fold
+        order+fold keep+fold+arithmetic""",
+}
+_UNSEEN = {
+    "arithmetic": "join+arithmetic+shape",
+    "conditions": "total+branch join+arithmetic+ask",
+    "lists": "each+keep+total keep+total+arithmetic",
+    "strings": "letter+slice change+measure",
+    "loops": "each+fold",
+}
 TEMPLATES: tuple[Template, ...] = tuple(
-    _templates("arithmetic", "arithmetic join+arithmetic arithmetic+arithmetic arithmetic+shape shape+arithmetic", seen=True)
-    + _templates("arithmetic", "join+shape join+arithmetic+arithmetic", seen=True)
-    + _templates("conditions", "branch arithmetic+branch branch+shape arithmetic+ask join+branch join+ask", seen=True)
-    + _templates("lists", "keep+total each+total keep+each order+each each+order keep+each+total", seen=True)
-    + _templates("lists", "order+total total+arithmetic keep+order", seen=True)
-    + _templates("strings", "change+slice slice+change letter+change change+letter slice+letter slice+measure", seen=True)
-    + _templates("strings", "letter+measure measure+arithmetic", seen=True)
-    + _templates("loops", "climb arithmetic+climb climb+arithmetic fold fold+arithmetic keep+fold", seen=True)
-    + _templates("arithmetic", "join+arithmetic+shape", seen=False)
-    + _templates("conditions", "join+arithmetic+ask total+branch", seen=False)
-    + _templates("lists", "each+keep keep+total+arithmetic", seen=False)
-    + _templates("strings", "letter+slice change+measure", seen=False)
-    + _templates("loops", "each+fold", seen=False)
+    Template(skill=skill, kinds=tuple(chain.split("+")), seen=seen)
+    for seen, chains in ((True, _SEEN), (False, _UNSEEN))
+    for skill, names in chains.items()
+    for chain in names.split()
 )

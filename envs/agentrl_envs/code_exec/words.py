@@ -67,7 +67,7 @@ def _where(test: str, name: str) -> str:
 def _branches() -> list[tuple[str, str]]:
     changes = [("add {j}", "{v} + {j}"), ("subtract {j}", "{v} - {j}"), ("multiply by {j}", "{v} * {j}")]
     return [
-        (f"if {said} {change}", f"{code} if {_where(test, '{v}')} else {{v}}")
+        (f"if it is {said}, {change}", f"{code} if {_where(test, '{v}')} else {{v}}")
         for said, test in _CONDITIONS
         for change, code in changes
     ]
@@ -95,7 +95,7 @@ def _loops_over_lists() -> tuple[Word, ...]:
         ("for each item multiply the total by {k} and add it", ("r = 0", head, "    r = r * {k} + x")),
     ]
     chosen = [
-        (f"start at {{j}} and add each item {said}", ("r = {j}", head, f"    if {_where(test, 'x')}:", "        r += x"))
+        (f"start at {{j}} and add each item that is {said}", ("r = {j}", head, f"    if {_where(test, 'x')}:", "        r += x"))
         for said, test in _CONDITIONS
     ]
     return tuple(Word(phrase=phrase, loop=loop) for phrase, loop in plain + chosen)
@@ -129,7 +129,7 @@ KINDS: Mapping[str, Kind] = {
     "branch": _kind("number", "number", _branches()),
     "ask": _kind("number", "truth", [(f"say if it is {said}", _where(test, "{v}")) for said, test in _CONDITIONS]),
     "keep": _kind(
-        "list", "list", [(f"keep items {said}", f"[x for x in {{v}} if {_where(test, 'x')}]") for said, test in _CONDITIONS]
+        "list", "list", [(f"keep items that are {said}", f"[x for x in {{v}} if {_where(test, 'x')}]") for said, test in _CONDITIONS]
     ),
     "each": _kind(
         "list",
@@ -162,7 +162,7 @@ KINDS: Mapping[str, Kind] = {
             ("count the items", "len({v})"),
             ("take the largest or {k} if empty", "max({v}, default={k})"),
             ("take the smallest or {k} if empty", "min({v}, default={k})"),
-            ("count the {k}s", "{v}.count({k})"),
+            ("count the number {k}", "{v}.count({k})"),
         ],
     ),
     "change": _kind(
@@ -189,16 +189,16 @@ KINDS: Mapping[str, Kind] = {
         "text",
         "text",
         [
-            ("replace {c} by {d}", '{v}.replace("{c}", "{d}")'),
-            ("remove {c}", '{v}.replace("{c}", "")'),
-            ("append {c}", '{v} + "{c}"'),
-            ("put {c} in front", '"{c}" + {v}'),
+            ('replace "{c}" by "{d}"', '{v}.replace("{c}", "{d}")'),
+            ('remove "{c}"', '{v}.replace("{c}", "")'),
+            ('append "{c}"', '{v} + "{c}"'),
+            ('put "{c}" in front', '"{c}" + {v}'),
         ],
     ),
     "measure": _kind(
         "text",
         "number",
-        [("count the letters", "len({v})"), ("count the {c}s", '{v}.count("{c}")'), ("find {c}", '{v}.find("{c}")')],
+        [("count the letters", "len({v})"), ('count the letter "{c}"', '{v}.count("{c}")'), ('find "{c}"', '{v}.find("{c}")')],
     ),
     "climb": Kind(takes="number", gives="number", words=_loops_over_numbers()),
     "fold": Kind(takes="list", gives="number", words=_loops_over_lists()),
