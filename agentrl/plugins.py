@@ -58,8 +58,10 @@ def _load(spec: str, group: str, base: type[PluginType], what: str) -> type[Plug
     found = [e for e in _entry_points(group) if e.name == spec]
     if not found:
         known = [plugin.name for plugin in installed(group)]
-        hint = nearest(spec, known) or f" (known: {', '.join(known) or 'none; is the package installed?'})"
-        raise PluginError(f"unknown {what} '{spec}'{hint}; after adding an entry point, install the package again")
+        raise PluginError(
+            f"unknown {what} '{spec}'{nearest(spec, known)} (known: {', '.join(known) or 'none'}; "
+            "after adding an entry point, install the package again)"
+        )
     if len(found) > 1:
         owners = " and ".join(f"{e.dist.name if e.dist else '?'} ({e.value})" for e in found)
         raise PluginError(f"the {what} name '{spec}' is claimed by {owners}; uninstall one or use 'module:Class'")

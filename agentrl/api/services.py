@@ -36,8 +36,9 @@ class Execution:
 
     reason: `ok` (ran to its end with exit status 0), or a word of `agentrl.api.REASONS` (`syntax_error`,
     `runtime_error`, `exited_early`, `timeout`, `memory_limit`, `output_limit`, `process_limit`, `file_limit`,
-    `sandbox_unavailable`). cause: `program`, or `ours` when our own machinery failed, and then nothing may be
-    concluded about the program. stdout, stderr: UTF-8 with replacement, cut at the output limit.
+    `wrong_answer` from `run_tests`; `sandbox_unavailable`, `verifier_error`). cause: `program`, or `ours` when our own
+    machinery or the tests' text failed, and then nothing may be concluded about the program. stdout, stderr: UTF-8
+    with replacement, cut at the output limit.
 
     Example: `Execution(stdout="8\\n", stderr="", exit_code=0, reason="ok", cpu_seconds=0.01, seconds=0.02)`.
     """
@@ -87,8 +88,10 @@ class CallResult:
 class CallsExecution:
     """A program that was loaded and called: how loading went, and one result for each call made.
 
-    `results` is shorter than the calls asked for when the program ended early; `load.reason` or the last result says
-    why. Example: `CallsExecution(load=Execution(), results=(CallResult(value=8),))`.
+    Every call starts from the program's state just after loading. `results` is shorter than the calls asked for when
+    the program ended early; `load.reason` or the last result says why.
+
+    Example: `CallsExecution(load=Execution(), results=(CallResult(value=8),))`.
     """
 
     load: Execution
@@ -96,13 +99,35 @@ class CallsExecution:
 
 
 class Box(Protocol):
-    """A loaded program that stays alive between calls; values that are no plain data come back as handles."""
+    """A loaded program that stays alive, with its state, between commands; one command at a time.
 
-    async def call(self, call: Call) -> CallResult: ...
-    async def exec(self, source: str) -> Execution: ...
-    async def write(self, path: str, data: bytes) -> None: ...
-    async def read(self, path: str, *, limit: int = 1 << 20) -> bytes: ...
-    async def close(self) -> None: ...
+    A program that did not load, or that a limit ended, answers every further command with that reason.
+    """
+
+    @property
+    def loaded(self) -> Execution:
+        """How loading the program went."""
+        ...
+
+    async def call(self, call: Call) -> CallResult:
+        """Call one of the program's functions."""
+        ...
+
+    async def exec(self, source: str) -> Execution:
+        """Execute statements among the program's global names."""
+        ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a file, relative to the program's working directory. Raises OSError."""
+        ...
+
+    async def read(self, path: str, *, limit: int = 1 << 20) -> bytes:
+        """Read the first `limit` bytes of a regular file. Raises OSError."""
+        ...
+
+    async def close(self) -> None:
+        """End the program; leaving the context of `Sandbox.open` does it as well."""
+        ...
 
 
 class Sandbox(Protocol):
@@ -132,7 +157,10 @@ class Sandbox(Protocol):
         files: Mapping[str, bytes] | None = None,
         limits: Limits | None = None,
     ) -> CallsExecution:
-        """Load `program` as a module and make `calls` one after the other in one fresh process."""
+        """Load `program` as a module in a fresh sandbox and make `calls` one after the other.
+
+        Every call starts from the state just after loading: no call sees what an earlier one left in the module.
+        """
         ...
 
     async def run_tests(
@@ -144,13 +172,20 @@ class Sandbox(Protocol):
         files: Mapping[str, bytes] | None = None,
         limits: Limits | None = None,
     ) -> Execution:
-        """Run trusted assert-style `tests` against `program`: each in its own process, plain data between them."""
+        """Run trusted assert-style `tests` against `program`: each in its own sandbox, plain data between them.
+
+        `tests` may name `candidate` (the entry point), the entry point itself, and what else the program defines; a
+        `check(candidate)`, pytest functions and unittest classes that they define and do not call are called.
+        """
         ...
 
     def open(
         self, program: str, *, files: Mapping[str, bytes] | None = None, limits: Limits | None = None
     ) -> AbstractAsyncContextManager[Box]:
-        """Load `program` and keep it alive for interactive use."""
+        """Load `program` and keep it alive for interactive use, in a process of its own.
+
+        Raises SandboxUnavailable when none can be started.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -113,14 +113,19 @@ def _same_mapping(expected: Mapping[object, JSON], actual: object, compare: str,
         return _same_multiset(expected["set"], list(actual), compare, depth)
     if not isinstance(actual, Mapping) or len(expected) != len(actual):
         return False
+    keys = {key: key for key in actual}
     spelt = {str(key): key for key in actual if type(key) is int}
     for key, value in expected.items():
-        found = key
-        if isinstance(key, str) and key not in actual:
-            found = spelt.get(key, key)
-        # True == 1 as a key, but is another key here.
-        same_kind = [other for other in actual if other == found and isinstance(other, bool) == isinstance(found, bool)]
-        if not same_kind or not _same(value, actual[found], compare, depth - 1):
+        if key in keys:
+            found = keys[key]
+        elif isinstance(key, str) and key in spelt:
+            found = spelt[key]
+        else:
+            return False
+        # As a key True equals 1, but a bool is only a bool here too.
+        if isinstance(found, bool) != isinstance(key, bool):
+            return False
+        if not _same(value, actual[found], compare, depth - 1):
             return False
     return True
 

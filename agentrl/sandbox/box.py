@@ -25,10 +25,14 @@ class WorkerBox:
         self._worker = worker
         self._limits = limits
         self._over: tuple[str, str] | None = None
-        self.loaded = loaded
-        """How loading the program went; a program that did not load answers every command with its reason."""
+        self._loaded = loaded
         if loaded.reason != "ok":
             self._over = (loaded.reason, loaded.detail)
+
+    @property
+    def loaded(self) -> Execution:
+        """How loading the program went."""
+        return self._loaded
 
     async def call(self, call: Call) -> CallResult:
         """Call a function of the program; its state stays for the next command."""

@@ -17,6 +17,7 @@ from agentrl.api import ConfigError
 
 # Extensions of the standard library that programs do without and that would pull in many libraries.
 _LEFT_OUT = ("_tkinter", "nis", "_gdbm", "_dbm")
+_LIBRARY_NAME = re.compile(rb"\0([\w.+-]+\.so[\w.]*)")
 _PUBLIC = ("/usr/share/zoneinfo", "/etc/ld.so.cache")
 
 
@@ -56,7 +57,11 @@ def visible(packages: tuple[str, ...] = ()) -> Visible:
     for entry in entries:
         extensions += [str(path) for path in (sorted(entry.rglob("*.so*")) if entry.is_dir() else [])]
     binds = [(path, path) for path in (python, *folders, *(path for path in _PUBLIC if os.path.exists(path)))]
-    binds += [(os.path.realpath(path), path) for path in _shared_libraries((python, *extensions))]
+    binds += [
+        (os.path.realpath(path), path)
+        for path in _shared_libraries((python, *extensions))
+        if not any(Path(path).is_relative_to(entry) for entry in entries)
+    ]
     binds += [(str(entry), f"{packages_at}/{entry.name}") for entry in entries]
     hidden = [
         os.path.join(folder, name)
@@ -70,17 +75,24 @@ def visible(packages: tuple[str, ...] = ()) -> Visible:
 
 
 def _shared_libraries(files: Sequence[str]) -> list[str]:
-    """Every library that the dynamic linker would load for `files`, by the paths that it would open."""
+    """Every library that the dynamic linker would load for `files`, by the paths that it would open.
+
+    Asking it takes milliseconds a file; files of one folder that name the same libraries get the same answer.
+    """
+    alike: dict[tuple[str, frozenset[bytes]], str] = {}
+    for file in files:
+        names = frozenset(_LIBRARY_NAME.findall(Path(file).read_bytes()))
+        alike.setdefault((os.path.dirname(file), names), file)
+    asked = list(alike.values())
     found: set[str] = set()
-    for start in range(0, len(files), 200):
+    for start in range(0, len(asked), 200):
         listed = subprocess.run(
-            ["ldd", *files[start : start + 200]], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
+            ["ldd", *asked[start : start + 200]], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
         )
         for line in listed.stdout.splitlines():
             match = re.match(r"^\s+(?:\S+ => )?(/\S+) \(0x", line)
             if match:
                 found.add(match[1])
-    # A library inside a bound folder is visible already.
     return sorted(found)
 
 

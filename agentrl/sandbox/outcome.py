@@ -50,7 +50,12 @@ def calls_execution(answer: Answer, limits: Limits, wanted: int) -> CallsExecuti
         elif reason in ("ok", "runtime_error"):
             reason, detail = _vanished(answer, "before it was loaded")
         return CallsExecution(load=build(answer, reason, detail))
-    results = [call_result(record) for record in records[1 : wanted + 1]]
+    results = []
+    for place, record in enumerate(records[1 : wanted + 1]):
+        if record.get("place", place) != place:
+            # A fork that vanished without a word; what follows belongs to later calls.
+            break
+        results.append(call_result(record))
     if len(results) < wanted:
         reason, detail = _ending(answer, limits)
         if reason in ("ok", "runtime_error"):
@@ -61,32 +66,40 @@ def calls_execution(answer: Answer, limits: Limits, wanted: int) -> CallsExecuti
 
 def tests_execution(answer: Answer, limits: Limits, token: str) -> Execution:
     """What the tests concluded of the program; `ok` only with their token."""
-    assert answer.tests is not None or answer.facts["stopped"]
-    reason, detail = _ending(answer, limits)
     verdict = next(iter(_records(answer.tests.results)), {}) if answer.tests is not None else {}
     end, words = verdict.get("end"), _text(verdict.get("error"))
-    load = next(iter(_records(answer.results)), {})
     if end == "ok" and secrets.compare_digest(str(verdict.get("token")), token):
         return build(answer, "ok", "")
     if end == "verifier_error":
         return dataclasses.replace(build(answer, "verifier_error", words), cause="ours")
     if end in _PROGRAM_REASONS or end == "wrong_answer":
         return build(answer, str(end), words)
-    # The program did not last until the tests were done; what ended it says why.
+    return build(answer, *_untested(answer, limits, words))
+
+
+def _untested(answer: Answer, limits: Limits, words: str) -> tuple[str, str]:
+    """Why the tests did not come to a conclusion: the program did not load or last, or the tests themselves did not."""
+    load = next(iter(_records(answer.results)), {})
     if load.get("load") in _PROGRAM_REASONS:
-        return build(answer, load["load"], _text(load.get("error")))
-    if reason in ("ok", "runtime_error") and answer.tests is not None:
-        reason, detail = _vanished(answer, "before the tests were done")
-        if answer.tests.facts["stopped"]:
-            reason, text = _STOPPED[answer.tests.facts["stopped"]]
-            detail = f"the tests of this program {text.format(limits)}"
-    return build(answer, reason, detail)
+        return load["load"], _text(load.get("error"))
+    reason, detail = _ending(answer, limits)
+    if reason not in ("ok", "runtime_error"):
+        return reason, detail
+    if words:
+        return "runtime_error", f"the program's process sent something else than answers: {words}"
+    if answer.tests is not None:
+        reason, detail = _ending(answer.tests, limits)
+        if reason not in ("ok", "runtime_error"):
+            return reason, f"the tests of this program {detail}"
+    return _vanished(answer, "before the tests were done")
 
 
 def _vanished(answer: Answer, when: str) -> tuple[str, str]:
     facts = answer.facts
     if facts.get("signal"):
         return "runtime_error", f"the program was killed by {_signal_name(facts['signal'])} {when}"
+    if facts.get("exit_code") is None:
+        return "exited_early", f"the program's processes were all gone {when}"
     return "exited_early", f"the program ended with status {facts.get('exit_code')} {when}"
 
 
@@ -158,9 +171,9 @@ def build(answer: Answer, reason: str, detail: str) -> Execution:
 
 
 def _records(results: bytes) -> list[dict[str, Any]]:
-    """The lines of the result pipe; a line that is no JSON object becomes an empty record."""
+    """The whole lines of the result pipe; a line that is no JSON object becomes an empty record."""
     records = []
-    for line in results.splitlines():
+    for line in results.split(b"\n")[:-1]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):

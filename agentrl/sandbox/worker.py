@@ -144,4 +144,4 @@ class Worker:
                 os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         if self._cgroup is not None:
-            self._cgroup.remove()
+            await asyncio.to_thread(self._cgroup.remove)

@@ -32,6 +32,8 @@ FLOORS = {
     "__main__": 6,
 }
 """Floor of every room of `agentrl`: a package or a module directly inside it."""
+HIGHEST = 6
+"""Floor of what `agentrl` itself offers, such as `agentrl.train`; its version may be read everywhere."""
 
 
 def modules(package: str) -> list[tuple[str, Path]]:
@@ -63,21 +65,29 @@ def imported(module: str, source: str, *, is_package: bool = False) -> Iterator[
             yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
 
 
+def outside_functions(source: str) -> str:
+    """What of a module runs when it is imported: `agentrl.train` may import the loops once it is called."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return ast.unparse(tree)
+
+
 def core_faults(module: str, source: str, *, is_package: bool = False) -> list[str]:
     """What a module of `agentrl` imports against the rules."""
-    faults = []
     room = [*module.split("."), ""][1]
-    for name in imported(module, source, is_package=is_package):
+    names = list(imported(module, source, is_package=is_package))
+    faults = [f"{module} imports {name}" for name in names if name.split(".")[0] in PLUGINS]
+    if not room:
+        names = list(imported(module, outside_functions(source), is_package=is_package))
+    for name in names:
         top, _, rest = name.partition(".")
-        if top in PLUGINS:
-            faults.append(f"{module} imports the plugin package {top}")
         target = rest.split(".")[0]
-        if top != "agentrl" or target == room:
+        if top != "agentrl" or target in ("", "__version__", room):
             continue
         if not room:
             faults.append(f"{module} imports {name}: `import agentrl` must stay light")
-        elif target in FLOORS and FLOORS[target] >= FLOORS[room]:
-            faults.append(f"{module} (floor {FLOORS[room]}) imports {name} (floor {FLOORS[target]})")
+        elif FLOORS.get(target, HIGHEST) >= FLOORS[room]:
+            faults.append(f"{module} (floor {FLOORS[room]}) imports {name} (floor {FLOORS.get(target, HIGHEST)})")
     return faults
 
 
@@ -134,6 +144,7 @@ def test_what_runs_inside_the_sandbox_needs_the_standard_library_only() -> None:
     ("module", "source"),
     [
         ("agentrl.api.types", "from agentrl.config import Config"),
+        ("agentrl.learning.learner", "from agentrl import train"),
         ("agentrl.config.models", "import agentrl.plugins"),
         ("agentrl.rollouts.runner", "from agentrl.learning.batch import Batch"),
         ("agentrl.rollouts.runner", "from agentrl import learning"),
@@ -144,6 +155,8 @@ def test_what_runs_inside_the_sandbox_needs_the_standard_library_only() -> None:
         ("agentrl.loops.wiring", "from agentrl_envs.code_exec import CodeExec"),
         ("agentrl.cli.app", "import importlib\nimportlib.import_module('agentrl_verifiers.code_tests')"),
         ("agentrl", "from agentrl.loops.train import train"),
+        ("agentrl", "import agentrl.config"),
+        ("agentrl", "def train():\n    from agentrl_envs.code_exec import CodeExec"),
     ],
 )
 def test_a_planted_import_is_caught(module: str, source: str) -> None:
@@ -157,10 +170,11 @@ def test_a_planted_import_is_caught(module: str, source: str) -> None:
         ("agentrl.rollouts.runner", "from agentrl.api import Env\nfrom agentrl.rollouts.chat import ChatFormat"),
         ("agentrl.rollouts.runner", "from . import chat\nfrom ..config import Config"),
         ("agentrl.cli.run", "def train():\n    from agentrl.loops.train import train"),
+        ("agentrl", "def train():\n    from agentrl.loops.train import train"),
     ],
 )
 def test_a_proper_import_passes(module: str, source: str) -> None:
-    assert core_faults(module, source) == []
+    assert core_faults(module, source, is_package=module == "agentrl") == []
 
 
 @pytest.mark.parametrize(

@@ -102,12 +102,12 @@ def test_an_unknown_name_gets_the_nearest(listed: list[EntryPoint]) -> None:
     listed += [point("code_exec", "a:B", "x"), point("math_answer", "a:C", "x")]
     assert refusal("code_exce").startswith("unknown environment 'code_exce'; did you mean 'code_exec'?")
     assert refusal("math", Verifier).startswith("unknown verifier 'math'; did you mean 'math_answer'?")
-    assert refusal("zzz").startswith("unknown environment 'zzz' (known: code_exec, math_answer); ")
+    assert refusal("zzz").startswith("unknown environment 'zzz' (known: code_exec, math_answer; after adding ")
 
 
 def test_an_unknown_name_without_any_plugin(listed: list[EntryPoint]) -> None:
     assert refusal("code_exec").startswith(
-        "unknown environment 'code_exec' (known: none; is the package installed?); after adding an entry point, "
+        "unknown environment 'code_exec' (known: none; after adding an entry point, install the package again)"
     )
 
 

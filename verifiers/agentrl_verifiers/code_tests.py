@@ -75,7 +75,7 @@ class CodeTests(Verifier):
 
     async def _judge_cases(self, program: str, spec: CodeSpec) -> tuple[str, str]:
         calls = [
-            Call(function=spec.entry_point or "", args=case.get("args", []), kwargs=case.get("kwargs", {}))
+            Call(function=spec.entry_point or "", args=_numbers(case.get("args", [])), kwargs=_numbers(case["kwargs"]))
             for case in spec.cases
         ]
         done = await self.services.sandbox.run_calls(program, calls, files=spec.workspace, limits=spec.limits)
@@ -182,6 +182,17 @@ def _read_limits(limits: JSON) -> Limits:
             wanted = "integer" if whole else "number"
             raise DataError(f"limits.{name} is {_show(value)}; it must be a positive {wanted}")
     return Limits(**limits)
+
+
+def _numbers(value: JSON) -> JSON:
+    """A value with every `{"__float__": "nan"}` replaced by the number that it stands for."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"__float__"}:
+            return float(value["__float__"])
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers(item) for item in value]
+    return value
 
 
 def _program_of(rollout: Rollout) -> str | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from agentrl.sandbox.inside import plain
 
+GONE = "the other side is gone"
 _LONGEST_LINE = 8 << 20
 _NAMED_FUNCTIONS = ("builtins", "math", "operator")
 
@@ -127,8 +128,8 @@ class Peer:
         self._numbers: dict[int, int] = {}
         self._imported: dict[int, Remote] = {}
         self._error_classes: dict[str, type[Exception]] = {}
-        self.broken = False
-        """Whether the link ever failed; tests that catch every error must not hide it."""
+        self.broken = ""
+        """Why the link failed, if it ever did; tests that catch every error must not hide it."""
 
     def ask(self, op: str, *args: object) -> Any:
         """Have the other side perform `op` and return or raise what comes of it. Raises LinkBroken."""
@@ -169,7 +170,7 @@ class Peer:
             except OSError as error:
                 raise self._break(str(error)) from None
             if not part:
-                raise self._break("the other side is gone")
+                raise self._break(GONE)
             self._received += part
             if len(self._received) > _LONGEST_LINE:
                 raise self._break("the other side sent too much")
@@ -184,7 +185,7 @@ class Peer:
         return message
 
     def _break(self, why: str) -> LinkBroken:
-        self.broken = True
+        self.broken = self.broken or why
         return LinkBroken(why)
 
     def _answer(self, message: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ Everything here can be read, changed and forged by the program; it is trusted wi
 result pipe (one JSON object a line) is parsed as data by the other side:
 
     {"load": "ok"}                            or {"load": reason, "error": text}
-    {"call": "ok", "value": packed text, "out": text}   or {"call": reason, "error": text, "out": text}
+    {"place": 0, "call": "ok", "value": packed text, "out": text}
+                                              or {"place": 0, "call": reason, "error": text, "out": text}
     {"end": "ok" | reason, "error": text}     how a script ended
 """
 
@@ -15,6 +16,7 @@ import contextlib
 import io
 import linecache
 import os
+import signal
 import sys
 import threading
 import time
@@ -209,14 +211,24 @@ def serve_calls(source: str, calls: list[dict[str, Any]], results: Results, outp
         if dear:
             child = os.fork()
             if child == 0:
-                make_call(module, call, results)
+                make_call(module, call | {"place": place}, results)
                 os._exit(0)
-            if os.waitpid(child, 0)[1] != 0:
-                return 1
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if code < 0:
+                _die_like(-code)
+            if code != 0:
+                return code
         else:
             fresh = program.load("program") if place else module
-            make_call(fresh, call, results)
+            make_call(fresh, call | {"place": place}, results)
     return 0
+
+
+def _die_like(number: int) -> None:
+    """End this process by a signal that ended a part of it."""
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def load_or_report(program: Program, results: Results) -> types.ModuleType | None:
@@ -251,7 +263,7 @@ def make_call(
     record["out"] = b"".join(captured.parts)[:_MOST_CALL_OUTPUT].decode("utf-8", "replace")
     if flush is not None:
         flush()
-    results.send(record)
+    results.send(record | {"place": call.get("place")})
 
 
 def _exit_status(error: SystemExit) -> int:

@@ -66,13 +66,12 @@ def serve_program(source: str, link: Any, results: program.Results) -> int:
 def run_tests(meta: dict[str, Any], link: Any, results: program.Results) -> int:
     """Run the tests in this process; what they conclude goes to `results` as `{"end": reason, ...}`."""
     side = peer.Peer(link, "tests", peer.TestsGuard(MODULE))
-    try:
+    verdict: dict[str, Any] = {}
+    with contextlib.suppress(peer.LinkBroken):
         verdict = _conclude(meta["tests"], meta["entry_point"], side)
-    except peer.LinkBroken as error:
-        verdict = {"end": "vanished", "error": str(error)}
     if side.broken:
         # Whatever the tests made of it: a program that is gone has passed nothing.
-        verdict = {"end": "vanished", "error": "the program's process was gone before the tests were done"}
+        verdict = {"end": "vanished", "error": "" if side.broken == peer.GONE else side.broken}
     if verdict["end"] == "ok":
         verdict["token"] = meta["token"]
     results.send(verdict)
@@ -172,7 +171,7 @@ def _names_of(code: types.CodeType) -> tuple[set[str], set[str], bool]:
     for inner in _code_objects(code):
         for instruction in dis.get_instructions(inner):
             name = instruction.argval
-            if instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+            if instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"):
                 loaded.add(name)
             elif instruction.opname == "STORE_GLOBAL" or (instruction.opname == "STORE_NAME" and inner is code):
                 stored.add(name)

@@ -12,7 +12,7 @@ from agentrl_envs.code_exec.exercises import behaviour, draw_examples
 from agentrl_envs.code_exec.feedback import examples_passed, observe
 from agentrl_envs.code_exec.flaws import draw_flaw
 
-REPAIR_FLAW_SHARE = 0.5
+REPAIR_FLAW_SHARE = 1.0
 """How much rarer a flaw is in a repair than in a first attempt."""
 
 

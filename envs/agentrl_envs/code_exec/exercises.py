@@ -14,7 +14,7 @@ from agentrl_envs.code_exec.flaws import SUBTLE, flawed
 from agentrl_envs.code_exec.templates import Template
 from agentrl_envs.code_exec.words import KINDS, VARIABLES, Word
 
-_HIDDEN, _VISIBLE, _POOL, _PROBES = 6, 2, 16, 16
+_HIDDEN, _VISIBLE, _POOL, _PROBES = 6, 2, 24, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

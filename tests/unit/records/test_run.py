@@ -117,6 +117,7 @@ def test_rollouts_read_back_and_repeat_byte_for_byte(run: RunDirectory) -> None:
     run.write_rollouts("step_000003", [scored(0), scored(1)], step=3)
     path = run.path / "rollouts" / "step_000003.jsonl.gz"
     first = path.read_bytes()
+    assert first[4:8] == bytes(4), "the time of writing stands in the header"
     assert [s.rollout.index for s in run.read_rollouts("step_000003")] == [0, 1]
     assert next(run.read_rollouts("step_000003")).reward == scored().reward
     lines = gzip.decompress(first).decode().splitlines()
@@ -130,7 +131,7 @@ def _finished_run(run: RunDirectory) -> None:
     for step in (1, 2, 9, 10, 11):
         run.append_metrics({"step": step})
         run.write_rollouts(f"step_{step:06d}", [scored()], step=step)
-    for name in ("before", "validation_000002", "validation_000010", "after"):
+    for name in ("before", "validation_000009", "validation_000010", "after"):
         run.write_evaluation(name, {"name": name})
     for name in ("before", "after"):
         run.write_rollouts(name, [scored()])
@@ -144,7 +145,7 @@ def test_cut_back_drops_what_came_after_the_checkpoint(run: RunDirectory) -> Non
         "config.yaml",
         "metrics.jsonl",
         "evals/before.json",
-        "evals/validation_000002.json",
+        "evals/validation_000009.json",
         "rollouts/before.jsonl.gz",
         "rollouts/step_000001.jsonl.gz",
         "rollouts/step_000002.jsonl.gz",

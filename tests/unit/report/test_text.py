@@ -117,7 +117,7 @@ def test_an_evaluation_in_which_nothing_was_judged_has_a_table() -> None:
         "parts": {},
         "reward": None,
         "reasons": {},
-        "stops": {"env_error": 3},
+        "stops": {"env_error": 1},
         "success_turns": {},
         "tags": {},
         "mean_length": None,
@@ -125,7 +125,7 @@ def test_an_evaluation_in_which_nothing_was_judged_has_a_table() -> None:
     lines = evaluation_lines({"tiny": empty})
     assert cells(lines, "pass@1") == ["-"]
     assert cells(lines, "tokens per rollout") == ["-"]
-    assert cells(lines, "env_error") == ["3 (100.0 %)"]
+    assert cells(lines, "env_error") == ["1 (100.0 %)"]
 
 
 def test_the_summary_says_what_was_gained_and_why_it_ended() -> None:
