@@ -73,8 +73,8 @@ def doctor() -> None:
         print(f"{package} {_version(package)}")
     backends = describe_backends()
     for backend in backends:
-        version_ = backend.version or "not found"
-        print(f"sandbox {backend.name} {version_}: {f'works, tier {backend.tier}' if backend.available else backend.missing}")
+        state = f"works, tier {backend.tier}" if backend.available else backend.missing
+        print(f"sandbox {backend.name} {backend.version or 'not found'}: {state}")
     print(f"environments: {', '.join(p.name for p in installed('agentrl.envs')) or 'none'}")
     print(f"verifiers: {', '.join(p.name for p in installed('agentrl.verifiers')) or 'none'}")
     if not any(backend.available for backend in backends):

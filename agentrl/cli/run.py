@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from agentrl.api import ConfigError
+from agentrl.config import Layer
 from agentrl.cli.options import ConfigOption, EnvOption, JsonOption, ModelOption, OutputOption, SetOption, layers
 
 _STARTED = time.monotonic()
@@ -64,15 +65,12 @@ def evaluate(
     """Measure a policy: pass@k with intervals, reward parts, verdict reasons."""
     if env is None and config is None:
         raise ConfigError("--env: name the environment to evaluate in (`agentrl env list`)")
+    given = {"eval__k": _numbers(k)} if k is not None else {}
     asked = layers(
-        config,
-        set_,
-        env__name=env,
-        model__path=model,
-        eval__samples=samples,
-        eval__k=_numbers(k) if k is not None else [n for n in (1, 4, 8) if n <= samples] if samples else None,
-        eval__limit=limit,
+        config, set_, env__name=env, model__path=model, eval__samples=samples, eval__limit=limit, **given
     )
+    if samples is not None:  # the lowest layer: what a file or --k says of k wins
+        asked.insert(0, Layer("--samples", {"eval": {"k": [n for n in (1, 4, 8) if n <= samples]}}))
     from agentrl.loops.resolve import resolve
     from agentrl.loops.standalone import evaluate_model
     from agentrl.report.text import evaluation_lines

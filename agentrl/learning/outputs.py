@@ -93,7 +93,7 @@ def _logits_at(model: PreTrainedModel, ids: Tensor, positions: tuple[Tensor, Ten
     def narrow(module: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (inputs[0][positions][None], *inputs[1:])
 
-    head: torch.nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    head: torch.nn.Module = model.get_output_embeddings()
     handle = head.register_forward_pre_hook(narrow)
     try:
         logits: Tensor = model(input_ids=ids, use_cache=False).logits[0]

@@ -73,7 +73,8 @@ def _policy(config: Config, demonstrations: Sequence[Demonstration]) -> Policy:
         context=scratch.context,
         seed=config.seed,
     )
-    return wrap_policy(model.to(device(config.model.device)), tokenizer)
+    torch.nn.Module.to(model, device(config.model.device))  # the wrapper of transformers hides the type
+    return wrap_policy(model, tokenizer)
 
 
 def _texts(demonstrations: Sequence[Demonstration]) -> Iterable[str]:

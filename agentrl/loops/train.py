@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import signal
+import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -14,7 +15,7 @@ import torch
 
 import agentrl
 from agentrl.api import ConfigError, Group
-from agentrl.config import Config, Layer, sources, value_at
+from agentrl.config import Config, Layer, describe, parse, value_at
 from agentrl.learning.algorithms import resolve as resolve_algorithm
 from agentrl.learning.batch import build_batch
 from agentrl.learning.learner import Learner, LearnerSettings
@@ -67,6 +68,7 @@ async def _train(
 
 
 def about() -> dict[str, Any]:
+    """Versions of what decides a run's numbers."""
     packages = ("torch", "transformers", "numpy")
     return {
         "agentrl": agentrl.__version__,
@@ -106,7 +108,9 @@ class _Training:
 
     async def run_all(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        in_main_thread = threading.current_thread() is threading.main_thread()  # only there signals can be handled
+        if in_main_thread:
+            loop.add_signal_handler(signal.SIGINT, self._interrupt)
         try:
             self._continue()
             before = await self._evaluate_once("before")
@@ -116,7 +120,8 @@ class _Training:
             self._save()
             return self._summary("interrupted", self.run.read_evaluation("before"), None)
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            if in_main_thread:
+                loop.remove_signal_handler(signal.SIGINT)
             await self.sampling.engine.close()
         return self._summary(stop_reason, before, after)
 
@@ -172,6 +177,9 @@ class _Training:
         train = self.config.train
         reason = "all steps done"
         while self.done < train.steps:
+            if train.patience and self.validation.without_improvement >= train.patience:
+                reason = f"no improvement in {train.patience} validations (train.patience)"
+                break
             if train.max_seconds is not None and self.train_seconds >= train.max_seconds:
                 reason = f"train.max_seconds = {train.max_seconds:g} reached"
                 break
@@ -181,9 +189,6 @@ class _Training:
             if self.done % train.save_every == 0:
                 self._save()
             self.train_seconds += time.monotonic() - start
-            if train.patience and self.validation.without_improvement >= train.patience:
-                reason = f"no improvement in {train.patience} validations (train.patience)"
-                break
         self._save()
         best = self.validation.best_step
         if best is not None and best != self.done:
@@ -316,13 +321,14 @@ RESUMABLE = ("train.steps", "train.max_seconds", "train.save_every", "train.keep
 
 def resumed_layers(output: str, asked: list[Layer]) -> list[Layer]:
     """The saved configuration of the run in `output`, with what may change; anything else that differs is refused."""
-    saved = RunDirectory.open(output).read_config()
-    for layer in asked:
-        for key in sources([layer]):
-            before, now = value_at(saved, key), value_at(layer.settings, key)
-            if before != now and key not in RESUMABLE:
-                raise ConfigError(
-                    f"{key} = {now!r}: the run in {output} was started with {before!r}; only "
-                    f"{', '.join(RESUMABLE)} may change on --resume"
-                )
-    return [Layer(f"{output}/config.yaml", saved), *asked]
+    saved = Layer(f"{output}/config.yaml", RunDirectory.open(output).read_config())
+    layers = [saved, *asked]
+    before, now = (parse(found).model_dump(mode="json") for found in ([saved], layers))
+    for key, _, _ in describe():
+        old, new = value_at(before, key), value_at(now, key)
+        if old != new and key not in RESUMABLE:
+            raise ConfigError(
+                f"{key} = {new!r}: the run in {output} was started with {old!r}; only "
+                f"{', '.join(RESUMABLE)} may change on --resume"
+            )
+    return layers

@@ -67,7 +67,7 @@ class RunDirectory:
         if folder.exists() and not folder.is_dir():
             raise DataError(f"--output {folder}: a file of that name is in the way; name another")
         if folder.exists() and any(folder.iterdir()):
-            raise DataError(f"--output {folder}: not empty; add --resume to continue the run there, or name another")
+            raise DataError(f"--output {folder}: not empty; name another, or add --resume to go on with a training run")
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder)
 

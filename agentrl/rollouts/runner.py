@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -141,6 +142,8 @@ class _Run:
                 raise PluginError(
                     f"{type(self.env).__name__}.step must return a StepResult, not {type(result).__name__}"
                 )
+            if not math.isfinite(result.reward):
+                raise ValueError(f"{type(self.env).__name__}.step gave the reward {result.reward}")
             self._record(place, completion, action, result)
             if result.terminated:
                 return Stop.FINISHED

@@ -93,12 +93,17 @@ class Pool:
                 await worker.close()
 
     async def _start(self) -> Worker:
+        if self._closed:
+            raise WorkerDied("the sandbox was closed")
         number = self._started
         self._started += 1
         group = await asyncio.to_thread(cgroup.make, number) if self._use_cgroup else None
         command = await asyncio.to_thread(self._command, number, group.folders if group else ())
         worker = await Worker.start(command, group)
         self._all.add(worker)
+        if self._closed:
+            # Closed while this one started: nobody else would end it.
+            await worker.close()
         return worker
 
 

@@ -8,7 +8,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 
-class ReservedLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+class ReservedLayer(DynamicLayer):
     """One layer's keys and values in buffers with room to grow.
 
     `DynamicLayer` concatenates at every token, which copies the whole cache; here a token is written in place and

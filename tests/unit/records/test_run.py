@@ -39,7 +39,7 @@ def test_create_makes_the_folder_and_takes_an_empty_one(tmp_path: Path) -> None:
 
 def test_create_refuses_what_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
-    with pytest.raises(DataError, match=f"--output {tmp_path}: not empty; add --resume"):
+    with pytest.raises(DataError, match=f"--output {tmp_path}: not empty; name another"):
         RunDirectory.create(tmp_path)
     with pytest.raises(DataError, match=r"note\.txt: a file of that name is in the way"):
         RunDirectory.create(tmp_path / "note.txt")
