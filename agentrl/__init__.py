@@ -16,8 +16,7 @@ def train(
     callbacks: called after every step with its metrics and its groups. Raises `agentrl.api.AgentRLError`.
     """
     from agentrl.config import Layer
-    from agentrl.loops.resolve import resolve
-    from agentrl.loops.train import resumed_layers
+    from agentrl.loops.resolve import resolve, resumed_layers
     from agentrl.loops.train import train as run
 
     asked = [Layer("agentrl.train", dict(config))]

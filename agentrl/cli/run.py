@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from agentrl.api import ConfigError
-from agentrl.config import Layer
 from agentrl.cli.options import ConfigOption, EnvOption, JsonOption, ModelOption, OutputOption, SetOption, layers
+from agentrl.config import Layer
+from agentrl.report.text import evaluation_lines, summary_lines
 
 _STARTED = time.monotonic()
 
@@ -29,10 +30,7 @@ def train(
 ) -> None:
     """Train a policy by reinforcement learning, with held-out evaluation before and after."""
     asked = layers(config, set_, env__name=env, model__path=model, algorithm__preset=algo)
-    from agentrl.loops.resolve import resolve
-    from agentrl.loops.train import resumed_layers
-    from agentrl.loops.train import train as run_training
-    from agentrl.report.text import summary_lines
+    from agentrl.loops.resolve import resolve, resumed_layers
 
     if resume:
         if output is None:
@@ -42,6 +40,8 @@ def train(
     if dry_run:
         print(_resolved_yaml(resolved.config.model_dump(mode="json")), end="")
         return
+    from agentrl.loops.train import train as run_training  # torch comes only when the settings hold
+
     folder = output or f"runs/{resolved.config.env.name.split(':')[-1]}-{datetime.now():%Y%m%d-%H%M%S}"
     summary = run_training(resolved, folder, resume=resume, started=_STARTED)
     print("\n" + "\n".join(summary_lines(summary)))
@@ -66,16 +66,14 @@ def evaluate(
     if env is None and config is None:
         raise ConfigError("--env: name the environment to evaluate in (`agentrl env list`)")
     given = {"eval__k": _numbers(k)} if k is not None else {}
-    asked = layers(
-        config, set_, env__name=env, model__path=model, eval__samples=samples, eval__limit=limit, **given
-    )
+    asked = layers(config, set_, env__name=env, model__path=model, eval__samples=samples, eval__limit=limit, **given)
     if samples is not None:  # the lowest layer: what a file or --k says of k wins
         asked.insert(0, Layer("--samples", {"eval": {"k": [n for n in (1, 4, 8) if n <= samples]}}))
     from agentrl.loops.resolve import resolve
-    from agentrl.loops.standalone import evaluate_model
-    from agentrl.report.text import evaluation_lines
 
     resolved = resolve(asked)
+    from agentrl.loops.standalone import evaluate_model
+
     result = evaluate_model(resolved, split, output, quiet=json_)
     print(json.dumps(result) if json_ else "\n".join(evaluation_lines({resolved.config.model.path: result})))
 
@@ -90,9 +88,10 @@ def sft(
     """Fine-tune a policy on an environment's demonstrations, or make a new one from them."""
     asked = layers(config, set_, env__name=env, model__path=model)
     from agentrl.loops.resolve import resolve
-    from agentrl.loops.sft import sft as run_sft
 
     resolved = resolve(asked)
+    from agentrl.loops.sft import sft as run_sft
+
     folder = output or f"runs/sft-{datetime.now():%Y%m%d-%H%M%S}"
     summary = run_sft(resolved, folder)
     print(f"policy: {summary['policy']}\nvalidation loss {summary['validation_loss']:.4f} nats per token")

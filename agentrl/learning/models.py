@@ -26,18 +26,6 @@ class Policy:
     pad_id: int
 
 
-def check_model_path(path: str) -> None:
-    """Refuse a path that cannot be a model, before anything else starts. A hub id passes: only loading can tell."""
-    folder = Path(path)
-    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1 or folder.exists()
-    if not looks_local:
-        return
-    if not folder.is_dir():
-        raise ModelError(f"--model {path}: no such folder; give a Hugging Face model folder, a hub id, or 'tiny'")
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"--model {path}: no model folder (config.json is missing)")
-
-
 def load_policy(config: ModelConfig, folder: str | Path) -> Policy:
     """Load model and tokenizer from `folder` (a path or a hub id); weights come as float32.
 

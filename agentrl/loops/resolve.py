@@ -16,10 +16,11 @@ from pydantic import BaseModel
 
 import agentrl.learning.algorithms as learning
 import agentrl.rollouts.check as rollouts
-from agentrl.api import Env, Verifier
+from agentrl.api import ConfigError, Env, ModelError, Verifier
 from agentrl.assets import embedded
-from agentrl.config import Config, Layer, ModelConfig, parse, parse_options, read_yaml
+from agentrl.config import Config, Layer, ModelConfig, describe, parse, parse_options, read_yaml, value_at
 from agentrl.plugins import load_env, load_verifier
+from agentrl.records.run import RunDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
     )
     rollouts.check(config)
     learning.check(config)
+    check_model_path(str(model_folder(config.model)))
     return resolved
 
 
@@ -70,6 +72,18 @@ def resolve_saved(config: Config) -> Resolved:
 def model_folder(config: ModelConfig) -> str | Path:
     """Where the policy is loaded from: an embedded folder, or the path as given."""
     return embedded(config.path) or config.path
+
+
+def check_model_path(path: str) -> None:
+    """Refuse a path that cannot be a model, before anything else starts. A hub id passes: only loading can tell."""
+    folder = Path(path)
+    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1 or folder.exists()
+    if not looks_local:
+        return
+    if not folder.is_dir():
+        raise ModelError(f"--model {path}: no such folder; give a Hugging Face model folder, a hub id, or 'tiny'")
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"--model {path}: no model folder (config.json is missing)")
 
 
 def config_hash(config: Config) -> str:
@@ -97,3 +111,22 @@ def _verifiers(config: Config) -> tuple[VerifierPlan, ...]:
         before = plans[key].parts if key in plans else ()
         plans[key] = VerifierPlan(parts=(*before, part.name), plugin=plugin, options=options)
     return tuple(plans.values())
+
+
+RESUMABLE = ("train.steps", "train.max_seconds", "train.save_every", "train.keep_checkpoints")
+"""Keys that may change when a run is resumed."""
+
+
+def resumed_layers(output: str, asked: list[Layer]) -> list[Layer]:
+    """The saved configuration of the run in `output`, with what may change; anything else that differs is refused."""
+    saved = Layer(f"{output}/config.yaml", RunDirectory.open(output).read_config())
+    layers = [saved, *asked]
+    before, now = (parse(found).model_dump(mode="json") for found in ([saved], layers))
+    for key, _, _ in describe():
+        old, new = value_at(before, key), value_at(now, key)
+        if old != new and key not in RESUMABLE:
+            raise ConfigError(
+                f"{key} = {new!r}: the run in {output} was started with {old!r}; only "
+                f"{', '.join(RESUMABLE)} may change on --resume"
+            )
+    return layers

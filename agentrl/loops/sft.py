@@ -15,7 +15,6 @@ from agentrl.config import Config, SftConfig
 from agentrl.learning.models import (
     Policy,
     autocast_dtype,
-    check_model_path,
     device,
     load_policy,
     save_policy,
@@ -38,8 +37,6 @@ LOG_EVERY = 50
 def sft(resolved: Resolved, output: str, display: Display | None = None) -> dict[str, Any]:
     """Fine-tune, write the policy to `output/policy`, and return the summary."""
     config = resolved.config
-    if config.sft.scratch is None:
-        check_model_path(str(model_folder(config.model)))
     demonstrations = asyncio.run(_demonstrations(resolved))
     if config.threads is not None:
         torch.set_num_threads(config.threads)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from agentrl.learning.models import check_model_path, load_policy
+from agentrl.learning.models import load_policy
 from agentrl.loops.display import Display
 from agentrl.loops.evaluate import evaluate_split, make_sampling
 from agentrl.loops.resolve import Resolved, model_folder
@@ -18,7 +18,6 @@ from agentrl.records.run import RunDirectory
 
 def evaluate_model(resolved: Resolved, split: str, output: str | None, *, quiet: bool = False) -> dict[str, Any]:
     """Evaluate a policy on a split; with `output` the rollouts and the result are kept there."""
-    check_model_path(str(model_folder(resolved.config.model)))
     return asyncio.run(_evaluate(resolved, split, output, Display(quiet)))
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 import agentrl
-from agentrl.api import ConfigError, Group
-from agentrl.config import Config, Layer, describe, parse, value_at
+from agentrl.api import Group
+from agentrl.config import Config
 from agentrl.learning.algorithms import resolve as resolve_algorithm
 from agentrl.learning.batch import build_batch
 from agentrl.learning.learner import Learner, LearnerSettings
-from agentrl.learning.models import Policy, autocast_dtype, check_model_path, load_policy
+from agentrl.learning.models import Policy, autocast_dtype, load_policy
 from agentrl.learning.world import World
 from agentrl.loops.checkpoint import Registry, load_checkpoint, load_weights, prune_checkpoints, save_checkpoint
 from agentrl.loops.cursor import TaskCursor
@@ -45,8 +45,6 @@ def train(
     started: float | None = None,
 ) -> dict[str, Any]:
     """Run a whole training and return its summary. `started`: `time.monotonic()` at the command's start."""
-    folder = model_folder(resolved.config.model)
-    check_model_path(str(folder))
     start = time.monotonic() if started is None else started
     return asyncio.run(_train(resolved, output, resume, display or Display(), callbacks, start))
 
@@ -112,7 +110,7 @@ class _Training:
         if in_main_thread:
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
         try:
-            self._continue()
+            await self._continue()
             before = await self._evaluate_once("before")
             stop_reason = await self._steps()
             after = await self._evaluate_once("after")
@@ -133,12 +131,13 @@ class _Training:
         if self.collecting is not None:
             self.collecting.cancel()
 
-    def _continue(self) -> None:
+    async def _continue(self) -> None:
         """Go back to the newest checkpoint of a resumed run."""
         steps = self.run.checkpoint_steps()
         if steps:
             load_checkpoint(self.run, steps[-1], self.policy, self.registry)
             self.done = steps[-1]
+            await self.sampling.engine.update(self.learner, self.done)
         self.run.cut_back(self.done)
         if self.done:
             self.train_seconds = sum(m["seconds"] for m in self.run.read_metrics())
@@ -193,6 +192,7 @@ class _Training:
         best = self.validation.best_step
         if best is not None and best != self.done:
             load_weights(self.policy, self.run.checkpoint(best) / "policy")
+            await self.sampling.engine.update(self.learner, best)
         return reason
 
     async def _step(self) -> None:
@@ -313,22 +313,3 @@ def _learner_settings(config: Config) -> LearnerSettings:
         seed=config.seed,
         autocast=autocast_dtype(config.model),
     )
-
-
-RESUMABLE = ("train.steps", "train.max_seconds", "train.save_every", "train.keep_checkpoints")
-"""Keys that may change when a run is resumed."""
-
-
-def resumed_layers(output: str, asked: list[Layer]) -> list[Layer]:
-    """The saved configuration of the run in `output`, with what may change; anything else that differs is refused."""
-    saved = Layer(f"{output}/config.yaml", RunDirectory.open(output).read_config())
-    layers = [saved, *asked]
-    before, now = (parse(found).model_dump(mode="json") for found in ([saved], layers))
-    for key, _, _ in describe():
-        old, new = value_at(before, key), value_at(now, key)
-        if old != new and key not in RESUMABLE:
-            raise ConfigError(
-                f"{key} = {new!r}: the run in {output} was started with {old!r}; only "
-                f"{', '.join(RESUMABLE)} may change on --resume"
-            )
-    return layers

@@ -69,6 +69,12 @@ class Pool:
         self._all.clear()
         self._idle.clear()
 
+    def abandon(self) -> None:
+        """End all workers from outside their event loop, which is gone."""
+        self._closed = True
+        for worker in self._all:
+            worker.discard()
+
     async def _attempt(self, header: Mapping[str, Any], payloads: Sequence[bytes]) -> Answer:
         try:
             return await self._once(header, payloads)

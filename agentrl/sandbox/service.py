@@ -102,6 +102,8 @@ class ProcessSandbox:
         pool, self._pool = self._pool, None
         if pool is not None and self._loop is asyncio.get_running_loop():
             await pool.close()
+        elif pool is not None:
+            pool.abandon()
 
     async def _submit(
         self, kind: str, payloads: list[bytes], limits: Limits, read: Callable[[Answer], T], *, same: str = ""
@@ -127,7 +129,8 @@ class ProcessSandbox:
     def _current_pool(self) -> Pool:
         loop = asyncio.get_running_loop()
         if self._pool is None or self._loop is not loop:
-            # The workers of an earlier loop ended with it: their pipes were closed.
+            if self._pool is not None:
+                self._pool.abandon()
             self._pool, self._loop = self._make_pool(), loop
             self._cache.forget_pending()
         return self._pool

@@ -46,6 +46,8 @@ class Worker:
     def __init__(self, process: asyncio.subprocess.Process, cgroup: Cgroup | None) -> None:
         self._process = process
         self._cgroup = cgroup
+        # Names this very process also when the loop that would reap it is gone.
+        self._handle = os.pidfd_open(process.pid)
 
     @classmethod
     async def start(cls, command: Sequence[str], cgroup: Cgroup | None) -> Worker:
@@ -58,7 +60,10 @@ class Worker:
             limit=1 << 20,
             env={},
         )
-        worker = cls(process, cgroup)
+        try:
+            worker = cls(process, cgroup)
+        except ProcessLookupError:
+            raise WorkerDied("the sandbox worker ended at once") from None
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await worker._read_header()
@@ -137,11 +142,23 @@ class Worker:
         """Whether the process still runs."""
         return self._process.returncode is None
 
+    def kill(self) -> None:
+        """End the worker without waiting; for owners whose event loop is gone."""
+        if self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            os.close(self._handle)
+            self._handle = -1
+
+    def discard(self) -> None:
+        """`kill`, and remove the control group."""
+        self.kill()
+        if self._cgroup is not None:
+            self._cgroup.remove()
+
     async def close(self) -> None:
         """End the worker and everything in it, and wait until it is gone."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+        self.kill()
         await self._process.wait()
         if self._cgroup is not None:
             await asyncio.to_thread(self._cgroup.remove)

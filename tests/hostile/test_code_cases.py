@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agentrl_verifiers.code_tests import CodeTests
 
 from agentrl.api import Message, Options, Rollout, Services, Stop, Task, Turn, Verdict
 from agentrl.sandbox import open_sandbox
-from agentrl_verifiers.code_tests import CodeTests
 
 LINES = [json.loads(line) for line in Path(__file__).with_name("code_cases.jsonl").read_text().splitlines()]
 QUICKER = {"cpu_seconds": 3, "seconds": 8}
@@ -54,21 +55,31 @@ def verdicts() -> dict[str, Verdict]:
 def test_case(line: dict[str, Any], verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts[line["id"]]
     assert verdict.passed is line["right"]["passed"], f"{verdict.reason}: {verdict.detail} ({line['why']})"
-    assert verdict.score == float(line["right"]["passed"])
+    assert verdict.score == (1.0 if line["right"]["passed"] else 0.0)
 
 
 def test_nothing_is_left_on_the_host(verdicts: dict[str, Verdict]) -> None:
     """Daemons, killers and stopped programs among the cases are gone, and so is every worker."""
     assert verdicts
-    assert not any(is_worker(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    assert [command for pid in below(os.getpid()) if "bwrap" in (command := command_of(pid))] == []
 
 
-def is_worker(pid: int) -> bool:
-    """Whether a process is a sandbox worker of this process or was left by one."""
+def command_of(pid: int) -> str:
+    """The command line of a process, empty when it is gone."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        status = Path(f"/proc/{pid}/status").read_text()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ")
     except OSError:
-        return False
-    parent = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
-    return b"agentrl.sandbox.inside" in command and int(parent) in (os.getpid(), 1)
+        return ""
+
+
+def below(root: int) -> list[int]:
+    """The processes that descend from `root`."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            parents[int(name)] = int(fields[1])
+    found = [root]
+    for process in found:
+        found += [pid for pid, parent in parents.items() if parent == process]
+    return found[1:]

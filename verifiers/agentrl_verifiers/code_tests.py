@@ -16,6 +16,7 @@ from agentrl.api import (
     Execution,
     Limits,
     Rollout,
+    Task,
     Verdict,
     Verifier,
     extract_program,
@@ -57,6 +58,10 @@ class CodeTests(Verifier):
     name: ClassVar[str] = "code_tests"
     needs: ClassVar[frozenset[str]] = frozenset({"sandbox"})
     correctness: ClassVar[bool] = True
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task whose data cannot be understood."""
+        read_spec(task.data)
 
     async def verify(self, rollout: Rollout) -> Verdict:
         """Judge one rollout. Raises DataError when the task's data cannot be understood."""

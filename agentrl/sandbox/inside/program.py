@@ -120,7 +120,8 @@ class Program:
         self.code: types.CodeType | None = None
         self.error: tuple[str, str] | None = None
         try:
-            self.code = compile(source, FILE, "exec", dont_inherit=True)
+            # A byte order mark is no part of a program; Python drops it from files, not from text.
+            self.code = compile(source.removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
             self.error = "syntax_error", describe_error(error)[1]
             self.exception: BaseException = error

@@ -130,6 +130,9 @@ def _failure(error: BaseException) -> dict[str, Any]:
     remote = getattr(error, "remote", None)
     if remote is not None:
         return {"end": remote[0], "error": f"{remote[1]} in {place}"}
+    if isinstance(error, ModuleNotFoundError):
+        # No program can cause this: what the tests import is up to their author and the configuration.
+        return {"end": "verifier_error", "error": f"{error}, in {place}; name its package in sandbox.packages"}
     if isinstance(error, AssertionError):
         words = str(error)[:300]
         return {"end": "wrong_answer", "error": place + (f" ({words})" if words else "")}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentrl.api import JSON, keyed_seed
 from agentrl_envs.code_exec.evaluate import run_own
 from agentrl_envs.code_exec.feedback import passes
-from agentrl_envs.code_exec.flaws import SUBTLE, flawed
+from agentrl_envs.code_exec.flaws import EDGE, SUBTLE, flawed
 from agentrl_envs.code_exec.templates import Template
 from agentrl_envs.code_exec.words import KINDS, VARIABLES, Word
 
@@ -93,12 +93,16 @@ def draw_cases(exercise: Exercise, random_: random.Random, count: int, other_tha
 
 
 def draw_examples(exercise: Exercise, random_: random.Random) -> list[JSON] | None:
-    """The visible examples: short ones with different results; None when the draw has no such pair."""
-    drawn = draw_cases(exercise, random_, 2 * _VISIBLE)
-    drawn.sort(key=lambda case: len(repr(case)))
-    for place, case in enumerate(drawn[1:], start=1):
-        if case["expected"] != drawn[0]["expected"]:
-            examples = [drawn[0], drawn[place]]
+    """Two visible examples with different results, plain and short ones; None when the draw has no such pair.
+
+    As in most exercises, the edges are left to the hidden cases.
+    """
+    drawn = draw_cases(exercise, random_, 3 * _VISIBLE)
+    edges = [_failing(changed, drawn) for kind, changed in flawed(exercise.program) if kind in EDGE]
+    order = sorted(range(len(drawn)), key=lambda case: (sum(case in cases for cases in edges), len(repr(drawn[case]))))
+    for case in order[1:]:
+        if drawn[case]["expected"] != drawn[order[0]]["expected"]:
+            examples = [drawn[order[0]], drawn[case]]
             random_.shuffle(examples)
             return examples
     return None
@@ -107,7 +111,7 @@ def draw_examples(exercise: Exercise, random_: random.Random) -> list[JSON] | No
 def draw_hidden(exercise: Exercise, random_: random.Random, examples: Sequence[JSON]) -> list[JSON] | None:
     """Hidden cases that find every subtle flaw which any case of a larger pool finds; None when they are too few."""
     pool = draw_cases(exercise, random_, _POOL, examples)
-    found = [_failing(changed, pool) for name, changed in flawed(exercise.program) if name in SUBTLE]
+    found = [_failing(changed, pool) for kind, changed in flawed(exercise.program) if kind in SUBTLE]
     missed = [cases for cases in found if cases]
     chosen: list[int] = []
     while missed and len(chosen) < _HIDDEN:

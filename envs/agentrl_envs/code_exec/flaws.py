@@ -21,6 +21,8 @@ _WEIGHTS: Mapping[str, float] = {
 }
 """How often people make each kind, before it is known which of them a program has room for."""
 
+EDGE = frozenset({"boundary", "off_by_one", "edge_case"})
+"""Kinds that plain arguments hide: only an edge shows them."""
 SUBTLE = frozenset(_WEIGHTS) - {"variable", "return", "syntax"}
 """Kinds that some arguments hide; the others show whenever the function is called."""
 

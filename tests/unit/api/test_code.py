@@ -25,7 +25,7 @@ CODE = "x = 1\nprint(x)\n"
         (f"```python\r\n{CODE}```\r\n", CODE),
         ("1. Do:\n   ```python\n   def f():\n       return 1\n   ```", "def f():\n    return 1\n"),
         ("```python\ndef f():\n\treturn 1\n```", "def f():\n\treturn 1\n"),
-        ("```python\ns = '```'\n\"\"\"\n    ```\n\"\"\"\n```", "s = '```'\n\"\"\"\n    ```\n\"\"\"\n"),
+        ('```python\ns = \'```\'\n"""\n    ```\n"""\n```', 's = \'```\'\n"""\n    ```\n"""\n'),
         (f"```python\nold = 0\n```\n```python\n{CODE}```", CODE),
         (f"```python\n{CODE}```\n```bash\npython a.py\n```\n```\noutput\n```", CODE),
         (f"```json\n{{}}\n```\n```\n{CODE}```", CODE),

@@ -12,7 +12,15 @@ from agentrl.api import Call, Limits, Sandbox
 
 Run = Callable[..., Any]
 
-COUNTER = "total = 0\ndef add(x):\n    global total\n    total += x\n    print('total', total)\n    return total\nprint('loaded')"
+COUNTER = """
+total = 0
+def add(x):
+    global total
+    total += x
+    print('total', total)
+    return total
+print('loaded')
+"""
 
 
 def test_state_files_and_output(in_sandbox: Run) -> None:
@@ -53,7 +61,9 @@ def test_each_command_has_its_own_time(in_sandbox: Run) -> None:
     async def use(sandbox: Sandbox) -> None:
         async with sandbox.open("", limits=Limits(cpu_seconds=0.6, seconds=5)) as box:
             for _ in range(3):
-                done = await box.exec("import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass")
+                done = await box.exec(
+                    "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+                )
                 assert done.reason == "ok"
             over = await box.exec("while True: pass")
             assert (over.reason, over.detail) == ("timeout", "used more than 0.6 s of CPU time")
@@ -64,7 +74,11 @@ def test_each_command_has_its_own_time(in_sandbox: Run) -> None:
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [("import os; os._exit(0)", "exited_early"), ("while True: print('x' * 99)", "output_limit"), ("import time; time.sleep(9)", "timeout")],
+    [
+        ("import os; os._exit(0)", "exited_early"),
+        ("while True: print('x' * 99)", "output_limit"),
+        ("import time; time.sleep(9)", "timeout"),
+    ],
 )
 def test_a_box_that_is_over_says_why(in_sandbox: Run, command: str, reason: str) -> None:
     async def use(sandbox: Sandbox) -> None:
@@ -89,7 +103,9 @@ def test_boxes_do_not_block_the_pool_and_do_not_meet(in_sandbox: Run) -> None:
         async with sandbox.open(COUNTER) as one, sandbox.open(COUNTER) as two:
             await one.call(Call(function="add", args=(1,)))
             values = await asyncio.gather(
-                one.call(Call(function="add", args=(1,))), two.call(Call(function="add", args=(1,))), sandbox.run("print(1)")
+                one.call(Call(function="add", args=(1,))),
+                two.call(Call(function="add", args=(1,))),
+                sandbox.run("print(1)"),
             )
             assert (values[0].value, values[1].value, values[2].stdout) == (2, 1, "1\n")
 

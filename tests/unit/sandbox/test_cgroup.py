@@ -28,7 +28,12 @@ def test_unified_takes_the_nearest_group_that_passes_both_controllers_on(
     own = top / "user.slice/app.slice/own.scope"
     own.mkdir(parents=True)
     (top / "cgroup.controllers").write_text("cpu memory pids")
-    for folder, passed in ((own, ""), (own.parent, "memory pids"), (own.parents[1], "memory pids"), (top, "cpu memory")):
+    for folder, passed in (
+        (own, ""),
+        (own.parent, "memory pids"),
+        (own.parents[1], "memory pids"),
+        (top, "cpu memory"),
+    ):
         (folder / "cgroup.subtree_control").write_text(passed)
     assert cgroup._roots() == [(True, own.parent, own.parent), (True, own.parents[1], own.parents[1])]
     group = cgroup.make(3)

@@ -23,6 +23,10 @@ def attempt(action):
     except (OSError, ValueError):
         return 'refused'
     return 'refused' if result == -1 else 'done'
+def run_a_copy():
+    open('/w/copy', 'wb').write(open(sys.executable, 'rb').read(1 << 20))
+    os.chmod('/w/copy', 0o755)
+    os.execv('/w/copy', ['copy'])
 print(attempt(lambda: ({action})))
 """
 
@@ -67,7 +71,7 @@ def output(in_sandbox: Run, program: str, **options: Any) -> str:
         "socket.socket(40, socket.SOCK_STREAM)",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (9999, 9999))",
         "resource.setrlimit(resource.RLIMIT_CPU, (99, 99))",
-        "(open('/w/e', 'wb').write(open(sys.executable, 'rb').read(1 << 20)), os.chmod('/w/e', 0o755), os.execv('/w/e', ['e']))",
+        "run_a_copy()",
     ],
 )
 def test_refused(in_sandbox: Run, action: str) -> None:
@@ -80,18 +84,30 @@ def test_refused(in_sandbox: Run, action: str) -> None:
         ("import os; print(os.getuid() != 0, os.getpid(), os.getcwd())", "True 2 /box/w\n"),
         ("print([l for l in open('/proc/self/status') if l.startswith('CapEff')][0].split()[1])", "0000000000000000\n"),
         ("import os; print(sorted(n for n in os.listdir('/proc') if n.isdigit()))", "['1', '2']\n"),
-        ("import os; print(sorted(os.listdir('/dev')))", "['fd', 'full', 'null', 'random', 'shm', 'urandom', 'zero']\n"),
+        (
+            "import os; print(sorted(os.listdir('/dev')))",
+            "['fd', 'full', 'null', 'random', 'shm', 'urandom', 'zero']\n",
+        ),
         ("import os; print(os.listdir('/tmp'), os.listdir('/w'))", "[] ['program.py']\n"),
-        ("import os; print(os.uname().nodename, os.environ['HOME'], os.environ.get('AGENTRL_SECRET'))", "box /w None\n"),
+        (
+            "import os; print(os.uname().nodename, os.environ['HOME'], os.environ.get('AGENTRL_SECRET'))",
+            "box /w None\n",
+        ),
         ("import os; print(len(os.listdir('/proc/self/fd')))", "5\n"),  # one for the results, one of listdir
         ("import os\nprint([os.kill(1, s) for s in (9, 15, 2, 19)])", "[None, None, None, None]\n"),
-        ("import socket\ns = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(1)\n"
-         "c = socket.create_connection(s.getsockname()); print('own loopback')", "own loopback\n"),
+        (
+            "import socket\ns = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(1)\n"
+            "c = socket.create_connection(s.getsockname()); print('own loopback')",
+            "own loopback\n",
+        ),
         ("import multiprocessing as m\nwith m.Pool(2) as p: print(p.map(abs, [-1, -2]))", "[1, 2]\n"),
-        ("import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True).stdout)",
-         "b'5\\n'\n"),
+        (
+            "import subprocess, sys\n"
+            "print(subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True).stdout)",
+            "b'5\\n'\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_seen(in_sandbox: Run, program: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTRL_SECRET", "x")
     assert output(in_sandbox, program) == expected

@@ -12,7 +12,9 @@ from agentrl.api import Call, Execution, Limits
 Run = Callable[..., Any]
 
 BUSY = "import os\n{fork}\nwhile True: pass"
-HOLD = "import os, time\nb = bytearray({mb} << 20)\nb[::4096] = b'x' * len(b[::4096])\ntime.sleep({wait})\nprint('held')"
+HOLD = (
+    "import os, time\nb = bytearray({mb} << 20)\nb[::4096] = b'x' * len(b[::4096])\ntime.sleep({wait})\nprint('held')"
+)
 
 
 def run(in_sandbox: Run, program: str, **limits: Any) -> Execution:
@@ -25,10 +27,12 @@ def run(in_sandbox: Run, program: str, **limits: Any) -> Execution:
     [
         "while True: pass",
         "import re; re.match(r'(a+)+$', 'a' * 40 + 'b')",
-        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True:\n    try:\n        while True: pass\n"
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
+        "while True:\n    try:\n        while True: pass\n"
         "    except BaseException: pass",
         "import os\nfor _ in range(3): os.fork()\nwhile True: pass",
-        "import os\nwhile True:\n    if os.fork() == 0:\n        for _ in range(10 ** 6): pass\n        os._exit(0)\n    os.wait()",
+        "import os\nwhile True:\n    if os.fork() == 0:\n        for _ in range(10 ** 6): pass\n"
+        "        os._exit(0)\n    os.wait()",
     ],
     ids=["loop", "regex", "ignores signals", "forks", "short children"],
 )
@@ -40,10 +44,13 @@ def test_cpu_time_of_all_processes_together(in_sandbox: Run, program: str) -> No
 
 @pytest.mark.parametrize(
     "program",
-    ["import time; time.sleep(60)", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "input()\nimport threading\n"
-     "l = threading.Lock(); l.acquire(); l.acquire()"],
+    [
+        "import time; time.sleep(60)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+        "input()\nimport threading\nl = threading.Lock(); l.acquire(); l.acquire()",
+    ],
     ids=["sleeps", "stops itself", "deadlocks"],
-)  # fmt: skip
+)
 def test_wall_time(in_sandbox: Run, program: str) -> None:
     done: Execution = in_sandbox(lambda sandbox: sandbox.run(program, stdin="x\n", limits=Limits(seconds=0.5)))
     assert (done.reason, done.detail) == ("timeout", "ran longer than 0.5 s")
@@ -71,13 +78,18 @@ def test_memory_of_all_processes_together(in_sandbox: Run, program: str) -> None
 
 
 def test_forks_that_share_memory_are_counted_once(in_sandbox: Run) -> None:
-    program = HOLD.format(mb=120, wait=0) + "\nfor _ in range(6):\n    if os.fork() == 0: time.sleep(0.5); os._exit(0)\n"
+    program = (
+        HOLD.format(mb=120, wait=0) + "\nfor _ in range(6):\n    if os.fork() == 0: time.sleep(0.5); os._exit(0)\n"
+    )
     program += "for _ in range(6): os.wait()"
     assert run(in_sandbox, program, memory_mb=256).reason == "ok"
 
 
 def test_reserved_address_space_is_not_memory(in_sandbox: Run) -> None:
-    assert run(in_sandbox, "import mmap\nm = mmap.mmap(-1, 2 << 30)\nprint(len(m))", memory_mb=256).stdout == f"{2 << 30}\n"
+    assert (
+        run(in_sandbox, "import mmap\nm = mmap.mmap(-1, 2 << 30)\nprint(len(m))", memory_mb=256).stdout
+        == f"{2 << 30}\n"
+    )
 
 
 def test_processes(in_sandbox: Run) -> None:

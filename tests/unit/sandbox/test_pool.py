@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentrl_verifiers.code_tests import CodeTests
 
 from agentrl.api import Call, ConfigError, Limits, Options, Rollout, SandboxUnavailable, Services, Stop, Task
 from agentrl.sandbox import backends, bwrap, cgroup, describe, open_sandbox
 from agentrl.sandbox.pool import Pool
 from agentrl.sandbox.service import ProcessSandbox
 from agentrl.sandbox.worker import Answer, Worker, WorkerDied
-from agentrl_verifiers.code_tests import CodeTests
 
 Run = Callable[..., Any]
 SLOW = "import time\ntime.sleep({})\nprint('done')"
@@ -40,6 +41,14 @@ def descendants(root: int) -> list[int]:
     for process in found:
         found += [pid for pid, parent in parents.items() if parent == process]
     return found[1:]
+
+
+def is_bwrap(pid: int) -> bool:
+    """Whether a process is a bubblewrap."""
+    try:
+        return "bwrap" in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
 
 
 def wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> list[int]:
@@ -72,9 +81,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_program_run_again(in_sandbo
 def test_two_dead_workers_leave_the_program_unjudged(in_sandbox: Run) -> None:
     task = Task(id="t", messages=(), data={"io": [{"stdin": "", "stdout": "done"}]})
     evidence = {"program": SLOW.format(5)}
-    rollout = Rollout(
-        task=task, index=0, seed=0, turns=(), segments=(), stop=Stop.FINISHED, evidence=evidence
-    )
+    rollout = Rollout(task=task, index=0, seed=0, turns=(), segments=(), stop=Stop.FINISHED, evidence=evidence)
 
     async def use(sandbox: Any) -> Any:
         verifier = CodeTests(Options(), Services(available={"sandbox": sandbox}))
@@ -157,6 +164,7 @@ def test_closing_ends_what_still_runs() -> None:
     assert wait_until_gone(pids) == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # asyncio's own, for a loop left open
 def test_one_sandbox_serves_one_loop_after_another() -> None:
     sandbox = open_sandbox(workers=1)
 
@@ -167,6 +175,9 @@ def test_one_sandbox_serves_one_loop_after_another() -> None:
         return done.stdout
 
     assert [asyncio.run(main(number)) for number in range(4)] == [f"{number}\n" for number in range(4)]
+    assert wait_until_gone([pid for pid in descendants(os.getpid()) if is_bwrap(pid)]) == []
+    del sandbox
+    gc.collect()
 
 
 def test_many_callers_share_few_workers(in_sandbox: Run) -> None:
@@ -202,7 +213,11 @@ def test_a_killed_caller_leaves_nothing_behind(tmp_path: Path) -> None:
         caller.wait()
     assert wait_until_gone(pids) == []
     cgroup.sweep()
-    left = [folder for _, memory, pids_ in cgroup._roots() for folder in (*memory.glob("agentrl-*"), *pids_.glob("agentrl-*"))]
+    left = [
+        folder
+        for _, memory, pids_ in cgroup._roots()
+        for folder in (*memory.glob("agentrl-*"), *pids_.glob("agentrl-*"))
+    ]
     assert not [folder for folder in left if f"-{caller.pid}-" in folder.name]
 
 
@@ -253,7 +268,9 @@ def test_the_second_run_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         pool = Pool(lambda *_: [], 3, use_cgroup=False)
         await asyncio.gather(*(pool.submit(HEADER, []) for _ in range(9)))
 
-    workers = ScriptedWorkers(monkeypatch, *[{"stopped": "wall", "delayed": 9.0}] * 3, *[{"stopped": "", "delayed": 0.0}] * 9)
+    workers = ScriptedWorkers(
+        monkeypatch, *[{"stopped": "wall", "delayed": 9.0}] * 3, *[{"stopped": "", "delayed": 0.0}] * 9
+    )
     request = workers.request
 
     async def watched(header: object, payloads: object, *, patience: float) -> Answer:
@@ -291,9 +308,9 @@ def test_a_backend_that_fails_shows_its_words(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_bad_arguments_are_named() -> None:
-    with pytest.raises(ConfigError, match="'bwarp', not one of .*did you mean 'bwrap'"):
+    with pytest.raises(ConfigError, match=r"'bwarp', not one of .*did you mean 'bwrap'"):
         open_sandbox(backend="bwarp")
-    with pytest.raises(ConfigError, match="sandbox.workers is 0"):
+    with pytest.raises(ConfigError, match=r"sandbox.workers is 0"):
         open_sandbox(workers=0)
 
 
@@ -310,8 +327,16 @@ def test_limits_hold_without_a_control_group() -> None:
 
     async def main() -> Any:
         sandbox = ProcessSandbox(pool, tier="bwrap")
-        program = "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
-        program += "        b = bytearray(100 << 20); b[::4096] = b'x' * len(b[::4096]); time.sleep(5); os._exit(0)\ntime.sleep(5)"
+        program = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        b = bytearray(100 << 20)
+        b[::4096] = b'x' * len(b[::4096])
+        time.sleep(5)
+        os._exit(0)
+time.sleep(5)
+"""
         try:
             return await sandbox.run(program, limits=Limits(memory_mb=256))
         finally:

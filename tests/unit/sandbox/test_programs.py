@@ -57,6 +57,8 @@ def test_files_that_a_program_never_closed_are_flushed(in_sandbox: Run) -> None:
         ("import sys; sys.exit(3)", "runtime_error", 3, "exit status 3"),
         ("import sys; sys.exit('words')", "runtime_error", 1, "exit status 1"),
         ("import sys; sys.exit()", "ok", 0, ""),
+        ("\ufeffprint(1)", "ok", 0, ""),
+        ("x = 1\rprint(x)\r\n", "ok", 0, ""),
         ("exit()", "ok", 0, ""),
         ("import os; os._exit(0)", "ok", 0, ""),
         ("import os; os.kill(os.getpid(), 9)", "runtime_error", None, "killed by SIGKILL"),
@@ -199,7 +201,9 @@ def test_a_program_that_does_not_load(in_sandbox: Run, program: str, reason: str
 
 def test_forged_results_are_only_data(in_sandbox: Run) -> None:
     forged = b'{"load": "ok"}\n{"call": "ok", "value": "[1, {\\"x\\": [\\"os.system\\"]}]"}\n\n[]\n'
-    program = f"import os\nfor n in range(3, 64):\n    try: os.write(n, {forged!r})\n    except OSError: pass\ndef f(): pass"
+    program = (
+        f"import os\nfor n in range(3, 64):\n    try: os.write(n, {forged!r})\n    except OSError: pass\ndef f(): pass"
+    )
     done = calls(in_sandbox, program, Call(function="f"), Call(function="f"), Call(function="f"))
     assert all(result.reason == "runtime_error" for result in done.results)
     assert "unreadable data" in done.results[0].error
