@@ -64,11 +64,6 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
     return resolved
 
 
-def resolve_saved(config: Config) -> Resolved:
-    """A configuration that was resolved before, as a run directory holds it."""
-    return resolve([Layer("config.yaml", config.model_dump(mode="json"))])
-
-
 def model_folder(config: ModelConfig) -> str | Path:
     """Where the policy is loaded from: an embedded folder, or the path as given."""
     return embedded(config.path) or config.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from agentrl.sandbox import cgroup
@@ -40,14 +40,10 @@ class Pool:
         async with self._places:
             answer = await self._attempt(header, payloads)
         if answer.facts["stopped"] == "wall" and _was_starved(answer, header):
-            async with self._alone:
+            async with self._alone, AsyncExitStack() as all_places:
                 for _ in range(self._size):
-                    await self._places.acquire()
-                try:
-                    answer = await self._attempt(header, payloads)
-                finally:
-                    for _ in range(self._size):
-                        self._places.release()
+                    await all_places.enter_async_context(self._places)
+                answer = await self._attempt(header, payloads)
         return answer
 
     @asynccontextmanager
@@ -104,8 +100,15 @@ class Pool:
         number = self._started
         self._started += 1
         group = await asyncio.to_thread(cgroup.make, number) if self._use_cgroup else None
-        command = await asyncio.to_thread(self._command, number, group.folders if group else ())
-        worker = await Worker.start(command, group)
+        try:
+            command = await asyncio.to_thread(self._command, number, group.folders if group else ())
+            worker = await Worker.start(command, group)
+        except BaseException as error:
+            if group is not None:
+                group.remove()
+            if isinstance(error, OSError):
+                raise WorkerDied(f"no sandbox worker could be started: {error}") from error
+            raise
         self._all.add(worker)
         if self._closed:
             # Closed while this one started: nobody else would end it.

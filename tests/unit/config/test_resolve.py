@@ -9,7 +9,7 @@ import pytest
 import agentrl.loops.resolve as module
 from agentrl.api import ConfigError, PluginError
 from agentrl.config import Layer, assignment, sources
-from agentrl.loops.resolve import Resolved, config_hash, resolve, resolve_saved
+from agentrl.loops.resolve import Resolved, config_hash, resolve
 
 PLUGIN = """
 from agentrl.api import Env, Options, Verdict, Verifier
@@ -141,7 +141,7 @@ def test_the_recipe_of_an_embedded_policy_lies_below_all_else(
 
 def test_a_saved_configuration_resolves_to_itself(plugin: str) -> None:
     first = resolved(plugin, "reward.parts.tests.weight=0.5", "train.learning_rate=3e-4", "env.options.max_turns=2")
-    again = resolve_saved(first.config)
+    again = resolve([Layer("config.yaml", first.config.model_dump(mode="json"))])
     assert again.config == first.config
     assert again.env_options == first.env_options
     assert config_hash(again.config) == config_hash(first.config)

@@ -218,7 +218,7 @@ def test_cheats_fail(in_sandbox: Run, program: str, tests: str) -> None:
         ("import time\ndef f(): time.sleep(60)", "assert f() == 1", "timeout", "ran longer than 5 s"),
         ("def f(): return 'x' * (20 << 20)", "assert f() == 1", "runtime_error", "the other side sent too much"),
         ("def f():\n    while True: print('x' * 1000)", "assert f() == 1", "output_limit", "printed more than"),
-        ("def f(): return 1", "while f(): pass", "timeout", "the tests of this program used more than 1 s of CPU time"),
+        ("def f(): return 1", "x = f()\nwhile x: pass", "timeout", "the tests of this program used more than 1 s of CPU time"),
         ("def sub(a): return a", "assert sum(3) == 3", "runtime_error", "the program defines none of sum"),
     ],
 )
