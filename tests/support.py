@@ -42,8 +42,11 @@ def make_policy(seed: int = 0, **changes: Any) -> Policy:
     tokenizer = make_tokenizer()
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = LlamaConfig(
-        vocab_size=len(tokenizer), **{**sizes, "num_key_value_heads": 2, "max_position_embeddings": 256, **changes},
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
+        vocab_size=len(tokenizer),
+        **{**sizes, "num_key_value_heads": 2, "max_position_embeddings": 256, **changes},
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
     )
     torch.manual_seed(seed)
     model = LlamaForCausalLM(config)

@@ -20,7 +20,7 @@ TEXT_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 # A digit and a quoted letter are pieces of their own, so that constants are copied one by one. A piece ends at a comma
 # and at the end of a line, and may hold several words: the sequences of a narrow world get short, and a clause has the
 # same tokens wherever it stands.
-_PIECES = r'''\d|(?<=")[A-Za-z](?=")|, |\n?(?:[^\d\n",]|"(?![A-Za-z]"))+"?|\n|"|,'''
+_PIECES = r"""\d|(?<=")[A-Za-z](?=")|, |\n?(?:[^\d\n",]|"(?![A-Za-z]"))+"?|\n|"|,"""
 _LONGEST_TOKEN = 24
 
 CHAT_TEMPLATE = """\

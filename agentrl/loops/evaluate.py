@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ class Sampling:
     config: Config
     engine: Engine
     chat: ChatFormat
+    compute: Executor
 
     def settings(self, temperature: float) -> Settings:
         """What the rollouts of one collection share."""
@@ -66,14 +68,21 @@ class Sampling:
 
 
 def make_sampling(config: Config, policy: Policy) -> Sampling:
-    """The engine that the configuration asks for, on `policy`."""
+    """The engine that the configuration asks for, on `policy`.
+
+    All torch work of a process runs in one thread: every further one would bring its own pool of compute threads and
+    its own memory arenas (4.6 GB instead of 1.5 GB in a run of the embedded policy).
+    """
+    compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
     engine = HFEngine(
         policy.model,
         pad_id=policy.pad_id,
         batch_rows=config.engine.batch_rows,
         autocast=autocast_dtype(config.model),
+        compute=compute,
     )
-    return Sampling(config=config, engine=engine, chat=ChatFormat(policy.tokenizer, policy.stop_ids))
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids)
+    return Sampling(config=config, engine=engine, chat=chat, compute=compute)
 
 
 async def evaluate_split(

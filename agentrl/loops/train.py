@@ -17,7 +17,7 @@ import agentrl
 from agentrl.api import Group
 from agentrl.config import Config
 from agentrl.learning.algorithms import resolve as resolve_algorithm
-from agentrl.learning.batch import build_batch
+from agentrl.learning.batch import Batch, build_batch
 from agentrl.learning.learner import Learner, LearnerSettings
 from agentrl.learning.models import Policy, autocast_dtype, load_policy
 from agentrl.learning.world import World
@@ -213,8 +213,7 @@ class _Training:
         batch, counts = build_batch(groups, self.learner.settings.algorithm)
         stats: dict[str, float] = {}
         if batch is not None:
-            prepared = await asyncio.to_thread(self.learner.prepare, batch)
-            stats = await asyncio.to_thread(self.learner.step, prepared, self.done)
+            stats = await asyncio.get_running_loop().run_in_executor(self.sampling.compute, self._update, batch)
         await self.sampling.engine.update(self.learner, step)
         clock.append(time.monotonic())
         seconds = {"rollouts": clock[1] - clock[0], "update": clock[2] - clock[1]}
@@ -228,6 +227,9 @@ class _Training:
             callback(metrics, groups)
         if self.interrupted:
             raise _Interrupted
+
+    def _update(self, batch: Batch) -> dict[str, float]:
+        return self.learner.step(self.learner.prepare(batch), self.done)
 
     async def _validate(self) -> None:
         every = self.config.train.validate_every

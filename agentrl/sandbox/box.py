@@ -104,9 +104,7 @@ def _record(answer: Answer) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_box(
-    pool: Pool, program: str, files: Mapping[str, bytes], limits: Limits
-) -> AsyncIterator[WorkerBox]:
+async def open_box(pool: Pool, program: str, files: Mapping[str, bytes], limits: Limits) -> AsyncIterator[WorkerBox]:
     """Start a worker with `program` loaded; it ends with the context. Raises WorkerDied when none can be started."""
     payload = frames.pack_payload({"program": program}, files, b"")
     header = {"kind": "box", "payloads": [len(payload)], "commands": _MOST_COMMANDS, **dataclasses.asdict(limits)}

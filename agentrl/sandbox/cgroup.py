@@ -25,6 +25,7 @@ class Cgroup:
     pids: Path
     unified: bool
     _limit: int = field(default=0)
+    _killed: int = field(default=0)
 
     @property
     def folders(self) -> list[str]:
@@ -40,16 +41,17 @@ class Cgroup:
         return self.killed_for_memory()
 
     def killed_for_memory(self) -> int:
-        """How many processes the kernel has killed for memory in this group."""
+        """How many processes the kernel has killed for memory in this group; also after its removal."""
         name = "memory.events" if self.unified else "memory.oom_control"
         for line in _read(self.memory / name).splitlines():
             word, _, count = line.partition(" ")
             if word == "oom_kill":
-                return int(count)
-        return 0
+                self._killed = int(count)
+        return self._killed
 
     def remove(self) -> None:
         """Remove the folders; the kernel needs a moment after the last process died."""
+        self.killed_for_memory()
         for folder in self.folders:
             _remove(Path(folder))
 

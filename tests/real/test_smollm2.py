@@ -20,16 +20,21 @@ MODEL = Path(os.environ.get("AGENTRL_SMOLLM2", DEFAULT))
 @pytest.mark.skipif(not (MODEL / "config.json").exists(), reason="needs `python tests/real/fetch_smollm2.py` (93 MB)")
 def test_two_steps_with_smollm2(tmp_path: Path) -> None:
     more = (
-        "train.steps=2", "train.tasks_per_step=1", "train.group_size=4", "engine.max_new_tokens=48", "eval.samples=1",
-        "eval.k=[1]", "eval.limit=2", "env.options.max_turns=2", "train.tokens_per_microbatch=1024",
+        "train.steps=2",
+        "train.tasks_per_step=1",
+        "train.group_size=4",
+        "engine.max_new_tokens=48",
+        "eval.samples=1",
+        "eval.k=[1]",
+        "eval.limit=2",
+        "env.options.max_turns=2",
+        "train.tokens_per_microbatch=1024",
         "algorithm.kl_coefficient=0.02",
     )
-    words = [word for text in more for word in ("--set", text)]
     run = tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, "-m", "agentrl", "train", "--env", "code_exec", "--model", str(MODEL), "--output", str(run), *words],
-        capture_output=True, text=True, timeout=900, check=False,
-    )
+    words = ["--output", str(run), *(word for text in more for word in ("--set", text))]
+    command = [sys.executable, "-m", "agentrl", "train", "--env", "code_exec", "--model", str(MODEL)]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [1, 2]

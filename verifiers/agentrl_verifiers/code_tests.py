@@ -121,8 +121,9 @@ def read_spec(data: Mapping[str, JSON]) -> CodeSpec:
     known = TEXT_COMPARES if kind == "io" else VALUE_COMPARES
     compare = data.get("compare") or known[0]
     if compare not in known:
-        raise DataError(f"compare is {_show(compare)}, but for {kind} it is one of {', '.join(known)}"
-                        f"{nearest(str(compare), known)}")
+        raise DataError(
+            f"compare is {_show(compare)}, but for {kind} it is one of {', '.join(known)}{nearest(str(compare), known)}"
+        )
     tests = data.get("tests")
     if kind == "tests" and (not isinstance(tests, str) or not tests.strip()):
         raise DataError("tests must be Python text with at least one statement")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,21 @@ _DROP_SHARE = 0.2  # copying the cache costs about one token's work; drop rows w
 class HFEngine:
     """Samples from `model`, which the learner trains in place.
 
-    batch_rows: most rows sampled at once. pad_id: any valid id; padded positions are masked out.
+    batch_rows: most rows sampled at once. pad_id: any valid id; padded positions are masked out. compute: the one
+    thread that runs torch; the learner uses the same.
     """
 
-    def __init__(self, model: PreTrainedModel, *, pad_id: int, batch_rows: int, autocast: torch.dtype | None) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        pad_id: int,
+        batch_rows: int,
+        autocast: torch.dtype | None,
+        compute: Executor,
+    ) -> None:
         self.model = model
+        self.compute = compute
         self.pad_id = pad_id
         self.batch_rows = batch_rows
         self.autocast = autocast
@@ -47,7 +58,8 @@ class HFEngine:
         """Sample in chunks of `batch_rows`, in a thread; one call at a time."""
         async with self._lock:
             self._abort.clear()
-            return await asyncio.to_thread(self._generate, list(requests))
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.compute, self._generate, list(requests))
 
     async def update(self, weights: WeightSource, version: int) -> None:
         """The weights are shared: only the version changes. Waits until nothing is being sampled."""

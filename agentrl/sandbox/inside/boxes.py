@@ -146,4 +146,3 @@ def relay_box(tree: Tree, link: _socket.socket, seconds: float, requests: int, a
             return
         line = frames.read_exactly(requests, header["payloads"][0])
         seconds = header["seconds"]
-

@@ -147,8 +147,10 @@ def _run_collected(space: dict[str, Any], called_check: bool) -> None:
         if name.startswith("test") and isinstance(value, types.FunctionType) and not value.__code__.co_argcount:
             value()
     for value in list(space.values()):
-        if isinstance(value, type) and value.__module__ == MODULE and any(
-            base.__name__ == "TestCase" for base in value.__mro__
+        if (
+            isinstance(value, type)
+            and value.__module__ == MODULE
+            and any(base.__name__ == "TestCase" for base in value.__mro__)
         ):
             _run_case(value)
 

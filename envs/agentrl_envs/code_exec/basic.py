@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from agentrl.api import JSON, Message, Task, keyed_seed
 from agentrl_envs.code_exec.exercises import Exercise, behaviour, draw_examples, draw_exercise, draw_hidden
 from agentrl_envs.code_exec.feedback import call_text
-from agentrl_envs.code_exec.templates import TEMPLATES, Template
+from agentrl_envs.code_exec.templates import TEMPLATES
 from agentrl_envs.code_exec.words import VARIABLES
 
 SIZES = {"train": 600, "validation": 100, "test": 200}

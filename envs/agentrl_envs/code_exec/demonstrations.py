@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from agentrl.api import JSON, Demonstration, Message, extract_program, keyed_seed
+from agentrl.api import JSON, Demonstration, Message, extract_program
 from agentrl_envs.code_exec.basic import draw_exercises, held_out_functions, request_text
 from agentrl_envs.code_exec.evaluate import run_own
 from agentrl_envs.code_exec.exercises import behaviour, draw_examples

@@ -48,7 +48,7 @@ def observe(entry_point: str, examples: Sequence[Mapping[str, JSON]], execution:
         outcome = f"gave {_short(repr(result.value))}"
         if result.reason != "ok":
             outcome = f"failed: {_short(result.error or result.reason)}"
-        printed = f" printed {_short(result.stdout)},"  if result.stdout.strip() else ""
+        printed = f" printed {_short(result.stdout)}," if result.stdout.strip() else ""
         call = _short(call_text(entry_point, example["args"]))
         return f"{call}{printed} {outcome}, expected {_short(repr(example['expected']))}."
     return "All examples pass."

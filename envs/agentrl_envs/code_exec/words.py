@@ -80,7 +80,10 @@ def _loops_over_numbers() -> tuple[Word, ...]:
         ("sum i * i for i from 1 to it", ("r = 0", head, "    r += i * i")),
     ]
     chosen = [
-        (f"{verb} each i from 1 to it that is {said}", ("r = 0", head, f"    if {_where(test, 'i')}:", f"        r += {gain}"))
+        (
+            f"{verb} each i from 1 to it that is {said}",
+            ("r = 0", head, f"    if {_where(test, 'i')}:", f"        r += {gain}"),
+        )
         for said, test in _CONDITIONS
         for verb, gain in (("sum", "i"), ("count", "1"))
     ]
@@ -95,7 +98,10 @@ def _loops_over_lists() -> tuple[Word, ...]:
         ("for each item multiply the total by {k} and add it", ("r = 0", head, "    r = r * {k} + x")),
     ]
     chosen = [
-        (f"start at {{j}} and add each item that is {said}", ("r = {j}", head, f"    if {_where(test, 'x')}:", "        r += x"))
+        (
+            f"start at {{j}} and add each item that is {said}",
+            ("r = {j}", head, f"    if {_where(test, 'x')}:", "        r += x"),
+        )
         for said, test in _CONDITIONS
     ]
     return tuple(Word(phrase=phrase, loop=loop) for phrase, loop in plain + chosen)
@@ -129,7 +135,9 @@ KINDS: Mapping[str, Kind] = {
     "branch": _kind("number", "number", _branches()),
     "ask": _kind("number", "truth", [(f"say if it is {said}", _where(test, "{v}")) for said, test in _CONDITIONS]),
     "keep": _kind(
-        "list", "list", [(f"keep items that are {said}", f"[x for x in {{v}} if {_where(test, 'x')}]") for said, test in _CONDITIONS]
+        "list",
+        "list",
+        [(f"keep items that are {said}", f"[x for x in {{v}} if {_where(test, 'x')}]") for said, test in _CONDITIONS],
     ),
     "each": _kind(
         "list",
@@ -198,7 +206,11 @@ KINDS: Mapping[str, Kind] = {
     "measure": _kind(
         "text",
         "number",
-        [("count the letters", "len({v})"), ('count the letter "{c}"', '{v}.count("{c}")'), ('find "{c}"', '{v}.find("{c}")')],
+        [
+            ("count the letters", "len({v})"),
+            ('count the letter "{c}"', '{v}.count("{c}")'),
+            ('find "{c}"', '{v}.find("{c}")'),
+        ],
     ),
     "climb": Kind(takes="number", gives="number", words=_loops_over_numbers()),
     "fold": Kind(takes="list", gives="number", words=_loops_over_lists()),

@@ -41,9 +41,7 @@ def sampled_segment(policy: Policy, seed: int, length: int, drift: float = 0.0) 
 def groups(policy: Policy, drift: float = 0.0) -> list[Group]:
     rewards = [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 1.0, 1.0]]
     return [
-        group(
-            *(member(i, r, sampled_segment(policy, 10 * g + i, 8 + 5 * i + 3 * g, drift)) for i, r in enumerate(row))
-        )
+        group(*(member(i, r, sampled_segment(policy, 10 * g + i, 8 + 5 * i + 3 * g, drift)) for i, r in enumerate(row)))
         for g, row in enumerate(rewards)
     ]
 
@@ -63,7 +61,7 @@ def learner(policy: Policy, algorithm: Algorithm = PLAIN, **train: Any) -> Learn
 
 def gradients(policy: Policy, batch: Batch, algorithm: Algorithm, **train: Any) -> list[torch.Tensor]:
     """The gradients of one update, caught before the optimiser clears them."""
-    own = Policy(**{f.name: getattr(policy, f.name) for f in dataclasses.fields(policy)} | {"model": copy.deepcopy(policy.model)})
+    own = dataclasses.replace(policy, model=copy.deepcopy(policy.model))
     made = learner(own, algorithm, **train)
     caught: list[torch.Tensor] = []
     made.optimizer.step = lambda *a, **k: caught.extend(  # type: ignore[assignment,method-assign,misc]
@@ -191,5 +189,3 @@ def test_what_makes_no_sense_is_refused_with_the_fix(settings: dict[str, Any], t
 def test_an_override_changes_one_choice_of_the_preset() -> None:
     config = Config.model_validate({"algorithm": {"preset": "dr_grpo", "clip_high": 0.3}}).algorithm
     assert resolve(config) == dataclasses.replace(PRESETS["dr_grpo"], clip_high=0.3)
-
-

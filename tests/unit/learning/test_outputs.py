@@ -99,8 +99,15 @@ def test_logits_that_the_model_scales_keep_their_scale(policy: Policy) -> None:
 
     torch.manual_seed(0)
     config = Gemma2Config(
-        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, max_position_embeddings=256, final_logit_softcapping=0.05,
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=256,
+        final_logit_softcapping=0.05,
         attn_implementation="eager",
     )
     model = Gemma2ForCausalLM(config).eval()

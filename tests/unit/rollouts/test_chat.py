@@ -44,7 +44,7 @@ def test_ids_that_the_tokenizer_would_never_choose_are_kept(chat: ChatFormat) ->
 def test_a_template_that_rewrites_history_starts_a_new_segment(policy: Policy) -> None:
     policy.tokenizer.chat_template = (
         "{% for m in messages %}<|{{ m['role'] }}|>"
-        "{% if m['role'] == 'assistant' %}{{ m['content'].split('</think>')[-1] }}{% else %}{{ m['content'] }}{% endif %}"
+        "{{ m['content'].split('</think>')[-1] if m['role'] == 'assistant' else m['content'] }}"
         "<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
     chat = ChatFormat(policy.tokenizer, policy.stop_ids)

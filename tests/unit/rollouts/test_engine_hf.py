@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def request(prompt: tuple[int, ...], seed: int, **changes: object) -> SampleRequ
 
 
 def sample(policy: Policy, requests: list[SampleRequest], rows: int = 64) -> list[Completion]:
-    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=rows, autocast=None)
+    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=rows, autocast=None, compute=COMPUTE)
     return asyncio.run(engine.generate(requests))
 
 
@@ -37,6 +38,7 @@ def trainer_logprobs(policy: Policy, prompt: tuple[int, ...], completion: Comple
     return outputs.logprob[0].numpy()
 
 
+COMPUTE = ThreadPoolExecutor(1)
 PROMPTS = [(5, 9, 4), (8,), (5, 9, 4), tuple(range(10, 40)), (7, 7)]
 
 
@@ -111,9 +113,18 @@ def test_a_model_with_sliding_windows_uses_the_library_s_cache() -> None:
 
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=256, use_sliding_window=True, sliding_window=8,
-        max_window_layers=1, eos_token_id=1, pad_token_id=0,
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        use_sliding_window=True,
+        sliding_window=8,
+        max_window_layers=1,
+        eos_token_id=1,
+        pad_token_id=0,
     )
     base = make_policy()
     windowed = dataclasses.replace(base, model=Qwen2ForCausalLM(config))
@@ -124,7 +135,7 @@ def test_a_model_with_sliding_windows_uses_the_library_s_cache() -> None:
 
 
 def test_abort_ends_rows_at_the_next_token(policy: Policy) -> None:
-    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None)
+    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE)
 
     async def scenario() -> list[Completion]:
         running = asyncio.ensure_future(engine.generate([request((5, 9), 0, max_new_tokens=200, stop_ids=())]))
@@ -137,7 +148,7 @@ def test_abort_ends_rows_at_the_next_token(policy: Policy) -> None:
 
 
 def test_completions_name_the_version_of_the_weights(policy: Policy) -> None:
-    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None)
+    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE)
 
     async def scenario() -> Completion:
         await engine.update(None, 7)  # type: ignore[arg-type]

@@ -218,7 +218,7 @@ def test_cheats_fail(in_sandbox: Run, program: str, tests: str) -> None:
         ("import time\ndef f(): time.sleep(60)", "assert f() == 1", "timeout", "ran longer than 5 s"),
         ("def f(): return 'x' * (20 << 20)", "assert f() == 1", "runtime_error", "the other side sent too much"),
         ("def f():\n    while True: print('x' * 1000)", "assert f() == 1", "output_limit", "printed more than"),
-        ("def f(): return 1", "x = f()\nwhile x: pass", "timeout", "the tests of this program used more than 1 s of CPU time"),
+        ("def f(): return 1", "x = f()\nwhile x: pass", "timeout", "the tests of this program used more than 1 s"),
         ("def sub(a): return a", "assert sum(3) == 3", "runtime_error", "the program defines none of sum"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_missing_entry_point_is_named(in_sandbox: Run) -> None:
         ("assert (", "the tests are no Python"),
         ("assert 1 == 1", "name nothing that a program could define"),
         ("import sys\nassert f(sys) == 1", "which cannot cross"),
-        ("import numpy\nassert f(1) == 1", "No module named 'numpy', in line 1 of the tests: import numpy; name its package"),
+        ("import numpy\nassert f(1) == 1", "No module named 'numpy', in line 1 of the tests: import numpy; name"),
     ],
 )
 def test_bad_tests_are_nobodys_zero(in_sandbox: Run, tests: str, detail: str) -> None:

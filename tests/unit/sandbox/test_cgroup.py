@@ -55,6 +55,11 @@ def test_separate_hierarchies_take_the_own_group_of_each(top: Path, monkeypatch:
     assert (group.memory / "memory.limit_in_bytes").read_text() == str(164 << 20)
     (group.memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     assert group.killed_for_memory() == 2
+    for file in (*group.memory.iterdir(), *group.pids.iterdir()):
+        file.unlink()
+    group.remove()
+    assert not group.memory.exists()
+    assert group.killed_for_memory() == 2
 
 
 def test_no_hierarchy_is_no_group(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:

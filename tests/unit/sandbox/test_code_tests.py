@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from agentrl_verifiers.code_tests import CodeTests, read_spec
 
 from agentrl.api import (
     CallResult,
@@ -22,7 +23,6 @@ from agentrl.api import (
     Turn,
     Verdict,
 )
-from agentrl_verifiers.code_tests import CodeTests, read_spec
 
 Run = Callable[..., Any]
 ADD = {"cases": [{"args": [1, 2], "expected": 3}], "entry_point": "add"}
@@ -65,7 +65,8 @@ class Canned:
         self.asked.append((program, calls, options))
         return self.answers["calls"]  # type: ignore[return-value]
 
-    run_tests = run
+    async def run_tests(self, program: str, tests: str, **options: Any) -> Execution | None:
+        return await self.run(program, tests=tests, **options)
 
 
 def canned(sandbox: Canned, attempt: Rollout) -> Verdict:
