@@ -12,9 +12,6 @@ from agentrl_envs.code_exec.exercises import behaviour, draw_examples
 from agentrl_envs.code_exec.feedback import examples_passed, observe
 from agentrl_envs.code_exec.flaws import draw_flaw
 
-REPAIR_FLAW_SHARE = 1.0
-"""How much rarer a flaw is in a repair than in a first attempt."""
-
 
 def fenced(program: str) -> Message:
     """The attempt as the policy writes it."""
@@ -27,8 +24,7 @@ def demonstrate(
     """One conversation: attempts until the visible examples pass or `attempts` are used up."""
     messages = [Message(role="user", content=request)]
     for attempt in range(attempts):
-        rate = flaw_rate if attempt == 0 else flaw_rate * REPAIR_FLAW_SHARE
-        action = fenced(draw_flaw(program, random_) if random_.random() < rate else program)
+        action = fenced(draw_flaw(program, random_) if random_.random() < flaw_rate else program)
         messages.append(action)
         # extracted as the environment does, so that the text about an error is the same to the letter
         execution = run_own(extract_program(action.content) or "", "f", [example["args"] for example in examples])
