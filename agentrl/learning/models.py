@@ -45,14 +45,19 @@ def load_policy(config: ModelConfig, folder: str | Path) -> Policy:
 def wrap_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Policy:
     """A Policy from a loaded model; neutralises what would change sampling or the forward pass in silence."""
     stop_ids = _stop_ids(model, tokenizer)
+    _switch_off_dropout(model)
+    pad_id = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else stop_ids[0]
+    return Policy(model=model, tokenizer=tokenizer, stop_ids=stop_ids, pad_id=pad_id)
+
+
+def _switch_off_dropout(model: PreTrainedModel) -> None:
+    """Modules keep rates of their own, read from the configuration when they were built: changing that is not enough."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    for key in ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"):
-        if hasattr(model.config, key):
-            setattr(model.config, key, 0.0)
-    pad_id = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else stop_ids[0]
-    return Policy(model=model, tokenizer=tokenizer, stop_ids=stop_ids, pad_id=pad_id)
+        for name, value in vars(module).items():
+            if isinstance(value, float) and ("dropout" in name or "pdrop" in name):
+                setattr(module, name, 0.0)
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

@@ -41,8 +41,8 @@ CHAT_TEMPLATE = """\
 def build_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE on `texts`, with the marks above and the chat template.
 
-    vocab_size: entries in all, marks and 256 bytes included. Every text has an encoding and comes back from it byte
-    for byte. Raises ValueError when `vocab_size` has no room for bytes and marks.
+    vocab_size: most entries in all, marks and 256 bytes included; few texts give fewer. Every text has an encoding and
+    comes back from it byte for byte. Raises ValueError when `vocab_size` has no room for bytes and marks.
 
     Example: `build_tokenizer(["Write f(n): add 3."], 300)`.
     """

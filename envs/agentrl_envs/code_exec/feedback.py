@@ -16,6 +16,14 @@ def _short(text: str) -> str:
     return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
 
 
+def _shown(value: object) -> str:
+    """The value as Python writes it, short. Python refuses to write integers of more than some thousand digits."""
+    try:
+        return _short(repr(value))
+    except ValueError:
+        return "a value too long to show"
+
+
 def call_text(entry_point: str, args: Sequence[JSON]) -> str:
     """The call as Python writes it, such as `f([1, 2], 3)`."""
     return f"{entry_point}({', '.join(map(repr, args))})"
@@ -45,10 +53,10 @@ def observe(entry_point: str, examples: Sequence[Mapping[str, JSON]], execution:
         result = execution.results[position] if position < len(execution.results) else CallResult(reason="exited_early")
         if passes(result, example["expected"]):
             continue
-        outcome = f"gave {_short(repr(result.value))}"
+        outcome = f"gave {_shown(result.value)}"
         if result.reason != "ok":
             outcome = f"failed: {_short(result.error or result.reason)}"
         printed = f" printed {_short(result.stdout)}," if result.stdout.strip() else ""
         call = _short(call_text(entry_point, example["args"]))
-        return f"{call}{printed} {outcome}, expected {_short(repr(example['expected']))}."
+        return f"{call}{printed} {outcome}, expected {_shown(example['expected'])}."
     return "All examples pass."
