@@ -51,7 +51,7 @@ def wrap_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> P
 
 
 def _switch_off_dropout(model: PreTrainedModel) -> None:
-    """Modules keep rates of their own, read from the configuration when they were built: changing that is not enough."""
+    """Modules keep rates of their own, read from the configuration when they were built."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
