@@ -54,6 +54,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
         f"{summary['steps']} steps ({summary['stop_reason']}{best})",
         f"{seconds['train']:.0f} s training, {seconds['evaluate']:.0f} s evaluating, {seconds['total']:.0f} s in all",
         f"run directory: {summary['output']}",
+        f"policy: {summary['output']}/checkpoints/step_{summary['best_step'] or summary['steps']}/policy",
     ]
     return lines
 

@@ -46,7 +46,9 @@ def plugin(tmp_path: Path) -> str:
 
 
 def resolved(plugin: str, *assignments: str, env: str = "Count") -> Resolved:
-    return resolve([Layer("command line", {"env": {"name": f"{plugin}:{env}"}}), *map(assignment, assignments)])
+    # a hub id: nothing embedded, so no recipe changes the defaults
+    base = {"env": {"name": f"{plugin}:{env}"}, "model": {"path": "some/model"}}
+    return resolve([Layer("command line", base), *map(assignment, assignments)])
 
 
 def weights(result: Resolved) -> dict[str, float]:
@@ -130,6 +132,7 @@ def test_the_recipe_of_an_embedded_policy_lies_below_all_else(
     (tmp_path / "recipe.yaml").write_text(
         "train: {steps: 11, epochs: 2}\nreward: {parts: [{name: tests, weight: 9}]}\n"
     )
+    (tmp_path / "config.json").write_text("{}")
     monkeypatch.setattr(module, "embedded", lambda name: tmp_path if name == "pocket" else None)
     result = resolved(plugin, "model.path=pocket", "train.steps=5")
     assert (result.config.train.steps, result.config.train.epochs) == (5, 2)

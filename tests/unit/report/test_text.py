@@ -132,13 +132,14 @@ def test_the_summary_says_what_was_gained_and_why_it_ended() -> None:
     lines = summary_lines(SUMMARY)
     tables = evaluation_lines({"before": BEFORE, "after": AFTER})
     assert lines[: len(tables)] == tables
-    assert lines[-6:] == [
+    assert lines[-7:] == [
         "",
         "pass@1 gained 0.500 [0.450, 0.550] (paired by task)",
         "",
         "60 steps (all steps done; best validation after step 40)",
         "120 s training, 21 s evaluating, 150 s in all",
         "run directory: runs/a",
+        "policy: runs/a/checkpoints/step_40/policy",
     ]
 
 
