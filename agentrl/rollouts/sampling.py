@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -27,7 +28,7 @@ class Sampler(Protocol):
     async def complete(self, key: Key, request: SampleRequest) -> Completion: ...
 
 
-class _Waiting:
+class _Waiting(ABC):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.requests: dict[Key, tuple[SampleRequest, asyncio.Future[Completion]]] = {}
@@ -44,8 +45,9 @@ class _Waiting:
         finally:
             self.requests.pop(key, None)  # a rollout that timed out must not hold the others up
 
+    @abstractmethod
     def wake(self) -> None:
-        raise NotImplementedError
+        """Something changed: start sampling if it is time to."""
 
     def take(self) -> list[tuple[SampleRequest, asyncio.Future[Completion]]]:
         taken = [self.requests[key] for key in sorted(self.requests)]

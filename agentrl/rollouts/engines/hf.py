@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -147,13 +148,16 @@ class _Batch:
     def advance(self) -> None:
         """Draw one token for every running row, drop what finished, and compute the next logits."""
         drawn, logprobs = self._draw()
+        now = time.monotonic()
         for row, token, logprob in zip(self.rows, drawn.tolist(), logprobs.tolist(), strict=True):
             if self.done[row]:
                 continue
             self.tokens[row].append(token)
             self.logprobs[row].append(logprob)
             full = len(self.tokens[row]) == self.requests[row].max_new_tokens
-            self.done[row] = full or token in self.stops[row]
+            deadline = self.requests[row].deadline
+            late = deadline is not None and now > deadline  # nobody waits for it any more
+            self.done[row] = full or token in self.stops[row] or late
         running = [i for i, row in enumerate(self.rows) if not self.done[row]]
         if not running:
             self.rows = []

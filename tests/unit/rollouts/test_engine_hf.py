@@ -155,3 +155,9 @@ def test_completions_name_the_version_of_the_weights(policy: Policy) -> None:
         return (await engine.generate([request((5,), 0)]))[0]
 
     assert asyncio.run(scenario()).versions == ((0, 7),)
+
+
+def test_a_row_past_its_deadline_is_dropped_and_the_others_go_on(policy: Policy) -> None:
+    late, fine = sample(policy, [request((5, 9), 0, deadline=0.0, stop_ids=()), request((5, 9), 1, stop_ids=())])
+    assert (late.finish, len(late.token_ids)) == ("abort", 1)
+    assert (fine.finish, len(fine.token_ids)) == ("length", 20)
