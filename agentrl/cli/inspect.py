@@ -75,6 +75,9 @@ def doctor() -> None:
     for backend in backends:
         state = f"works, tier {backend.tier}" if backend.available else backend.missing
         print(f"sandbox {backend.name} {backend.version or 'not found'}: {state}")
+        if backend.available:
+            print(f"  stops: {backend.stops}")
+            print(f"  does not stop: {backend.lets_through}")
     print(f"environments: {', '.join(p.name for p in installed('agentrl.envs')) or 'none'}")
     print(f"verifiers: {', '.join(p.name for p in installed('agentrl.verifiers')) or 'none'}")
     if not any(backend.available for backend in backends):

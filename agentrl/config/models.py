@@ -148,12 +148,21 @@ class EvalConfig(Section):
     validation_limit: PositiveInt | None = Field(None, description="first tasks of the validation split only")
 
 
+class DockerConfig(Section):
+    """The engine that the docker backend talks to."""
+
+    image: Text | None = Field(None, description="image with Python; null makes one of this interpreter on the engine")
+    runtime: Text | None = Field(None, description="OCI runtime, such as runsc; null takes the engine's default")
+    host: Text | None = Field(None, description="address of the engine; null takes DOCKER_HOST or the local socket")
+
+
 class SandboxConfig(Section):
     """Where untrusted programs run."""
 
-    backend: Literal["auto", "bwrap"] = Field("auto", description="isolation backend")
+    backend: Literal["auto", "bwrap", "docker"] = Field("auto", description="isolation backend")
     workers: PositiveInt | None = Field(None, description="warm workers; null takes one per processor")
     packages: list[Text] = Field([], description="installed packages that programs may import beside the stdlib")
+    docker: DockerConfig = DockerConfig()
 
 
 class ScratchConfig(Section):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from agentrl.api import DataError, Message, Rollout, Stop, Task, Turn, Verdict, Verifier
 from agentrl.config import SandboxConfig, parse_options
@@ -40,18 +42,21 @@ def verify_file(
     path: str,
     *,
     sandbox: SandboxConfig,
+    options: Mapping[str, Any] | None = None,
     write: Callable[[dict[str, Any]], None],
     refuse: Callable[[str], None],
 ) -> Outcome:
     """Judge every line of a JSONL file. `write` gets one object per judged line, `refuse` one text per bad line."""
     plugin = load_verifier(name)
+    parsed = parse_options(plugin.Options, options or {}, "options")
     if not Path(path).is_file():
         raise DataError(f"{path}: no such file")
-    return asyncio.run(_verify(plugin, Path(path), sandbox, write, refuse))
+    return asyncio.run(_verify(plugin, parsed, Path(path), sandbox, write, refuse))
 
 
 async def _verify(
     plugin: type[Verifier],
+    options: BaseModel,
     path: Path,
     config: SandboxConfig,
     write: Callable[[dict[str, Any]], None],
@@ -61,7 +66,7 @@ async def _verify(
     outcome = Outcome()
     if "sandbox" in services.available:
         outcome.tier = services.sandbox.tier
-    verifier = plugin(parse_options(plugin.Options, {}, "options"), services_for(plugin.needs, services))
+    verifier = plugin(options, services_for(plugin.needs, services))
     width = IN_FLIGHT_PER_WORKER * (config.workers or 4)
     running: list[tuple[str, asyncio.Task[Verdict]]] = []
 

@@ -10,7 +10,7 @@ from agentrl.api import DataError, Env, PluginError, Sandbox, Services, Task, ne
 from agentrl.config import SandboxConfig
 from agentrl.loops.resolve import Resolved
 from agentrl.rollouts.scoring import Scorer
-from agentrl.sandbox import open_sandbox
+from agentrl.sandbox import DockerSettings, open_sandbox
 
 OFFERED = frozenset({"sandbox"})
 """Names that a plugin may put into `needs`."""
@@ -61,7 +61,10 @@ def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> 
     available: dict[str, object] = {}
     if "sandbox" in needs:
         available["sandbox"] = open_sandbox(
-            backend=config.backend, workers=config.workers, packages=tuple(config.packages)
+            backend=config.backend,
+            workers=config.workers,
+            packages=tuple(config.packages),
+            docker=DockerSettings(**config.docker.model_dump()),
         )
     return Services(available=available)
 

@@ -14,24 +14,10 @@ from pathlib import Path
 
 from agentrl.api import SandboxUnavailable
 from agentrl.sandbox import inside
-from agentrl.sandbox.interpreter import Visible, visible
+from agentrl.sandbox.interpreter import ENVIRONMENT, RUNNER, Visible, runner_words, visible
 
 _INSIDE_USER = 1000
 _FIRST_USER, _USERS = 64000, 1000  # taken in turn when root gives itself up; below 65536, so that containers map them
-_RUNNER = "/runner"
-_ENVIRONMENT = {
-    "PATH": "/usr/bin:/bin",
-    "HOME": "/w",
-    "USER": "box",
-    "LANG": "C.UTF-8",
-    "TZ": "UTC",
-    "PYTHONHASHSEED": "0",
-    "PYTHONUTF8": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
 _LINKS = (("/w", "/box/w"), ("/tmp", "/box/tmp"), ("/dev/shm", "/box/shm"), ("/dev/fd", "/proc/self/fd"))
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
@@ -75,7 +61,7 @@ def command(worker: int, cgroups: Sequence[str], packages: tuple[str, ...]) -> l
     job = {
         "cgroups": list(cgroups),
         "user": _FIRST_USER + (os.getpid() + worker) % _USERS if root else None,
-        "binds": [*seen.binds, (str(Path(inside.__file__).parent), f"{_RUNNER}/agentrl/sandbox/inside")],
+        "binds": [*seen.binds, (str(Path(inside.__file__).parent), f"{RUNNER}/agentrl/sandbox/inside")],
         "before": _walls(),
         "after": _rest(seen),
         "program": program,
@@ -103,7 +89,7 @@ def _libraries(program: str) -> str | None:
 def _walls() -> list[str]:
     words = ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     words += ["--uid", str(_INSIDE_USER), "--gid", str(_INSIDE_USER), "--hostname", "box"]
-    for name, value in _ENVIRONMENT.items():
+    for name, value in ENVIRONMENT.items():
         words += ["--setenv", name, value]
     return words
 
@@ -118,6 +104,5 @@ def _rest(seen: Visible) -> list[str]:
     for link, target in _LINKS:
         words += ["--symlink", target, link]
     words += ["--dir", "/box", "--proc", "/proc", "--remount-ro", "/", "--chdir", "/"]
-    start = f"import sys; sys.path.insert(0, {_RUNNER!r}); from agentrl.sandbox.inside.runner import main; "
-    start += f"main({_RUNNER!r}, {seen.packages_at!r}, {list(seen.modules)!r})"
-    return [*words, "--", seen.python, "-P", "-s", "-S", "-c", start]
+    start = f"import sys; sys.path.insert(0, {RUNNER!r})"
+    return [*words, "--", *runner_words(seen, start)]

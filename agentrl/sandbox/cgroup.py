@@ -10,7 +10,8 @@ from pathlib import Path
 
 _TOP = Path("/sys/fs/cgroup")
 _PREFIX = "agentrl-"
-_OWN_MB = 64  # the runner, bubblewrap and the kernel's books for them
+OWN_MB = 64  # the runner, bubblewrap and the kernel's books for them
+MOST_PROCESSES = 4096  # of all programs of a worker; each program has a limit of its own
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Cgroup:
 
     def prepare(self, memory_mb: int) -> int:
         """Set the memory limit for the next program; returns how often the kernel has killed in here so far."""
-        wanted = (memory_mb + _OWN_MB) << 20
+        wanted = (memory_mb + OWN_MB) << 20
         if wanted != self._limit:
             (self.memory / ("memory.max" if self.unified else "memory.limit_in_bytes")).write_text(str(wanted))
             self._limit = wanted
@@ -75,7 +76,7 @@ def _remove(folder: Path) -> None:
             return
 
 
-def make(number: int, *, processes: int = 4096) -> Cgroup | None:
+def make(number: int, *, processes: int = MOST_PROCESSES) -> Cgroup | None:
     """Make the group of worker `number` of this process, or return None where that is not possible."""
     name = f"{_PREFIX}{os.getpid()}-{number}"
     for unified, memory_root, pids_root in _roots():

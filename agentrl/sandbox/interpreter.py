@@ -20,6 +20,24 @@ _LEFT_OUT = ("_tkinter", "nis", "_gdbm", "_dbm")
 _LIBRARY_NAME = re.compile(rb"\0([\w.+-]+\.so[\w.]*)")
 _PUBLIC = ("/usr/share/zoneinfo", "/etc/ld.so.cache")
 
+RUNNER = "/runner"
+"""The entry of sys.path that leads a worker to `agentrl.sandbox.inside`."""
+
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/w",
+    "USER": "box",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUTF8": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""The whole environment of a worker, and so of every program."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
@@ -37,6 +55,16 @@ class Visible:
     hidden: tuple[str, ...]
     packages_at: str
     modules: tuple[str, ...]
+
+
+def runner_words(seen: Visible, start: str, *, covers: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """The command that becomes the runner; `start` is Python text that puts `RUNNER` or its like on sys.path first.
+
+    covers: see `isolate.cover`.
+    """
+    start += "; from agentrl.sandbox.inside.runner import main; "
+    start += f"main({seen.packages_at!r}, {list(seen.modules)!r}, {list(covers)!r})"
+    return [seen.python, "-P", "-s", "-S", "-c", start]
 
 
 @functools.cache

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from agentrl.api import SandboxUnavailable
 from agentrl.sandbox import cgroup
 from agentrl.sandbox.worker import Answer, Worker, WorkerDied
 
@@ -19,8 +21,16 @@ _MOST_OWN = 64
 class Pool:
     """At most `size` workers, started when they are needed; callers wait in order for a free one."""
 
-    def __init__(self, command: Callable[[int, Sequence[str]], list[str]], size: int, *, use_cgroup: bool) -> None:
+    def __init__(
+        self,
+        command: Callable[[int, Sequence[str]], list[str]],
+        size: int,
+        *,
+        use_cgroup: bool,
+        end_signal: int = signal.SIGKILL,
+    ) -> None:
         self._command = command
+        self._end_signal = end_signal
         self._size = size
         self._use_cgroup = use_cgroup
         self._started = 0
@@ -102,11 +112,11 @@ class Pool:
         group = await asyncio.to_thread(cgroup.make, number) if self._use_cgroup else None
         try:
             command = await asyncio.to_thread(self._command, number, group.folders if group else ())
-            worker = await Worker.start(command, group)
+            worker = await Worker.start(command, group, self._end_signal)
         except BaseException as error:
             if group is not None:
                 group.remove()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError | SandboxUnavailable):
                 raise WorkerDied(f"no sandbox worker could be started: {error}") from error
             raise
         self._all.add(worker)

@@ -15,7 +15,7 @@ from typing import Any
 from agentrl.sandbox.cgroup import Cgroup
 from agentrl.sandbox.inside import frames
 
-_START_SECONDS = 60.0
+_START_SECONDS, _END_SECONDS = 60.0, 20.0
 _LARGEST_HEADER = 1 << 20
 
 
@@ -43,15 +43,19 @@ class Answer:
 class Worker:
     """A started worker. One request at a time; after WorkerDied it is of no more use."""
 
-    def __init__(self, process: asyncio.subprocess.Process, cgroup: Cgroup | None) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, cgroup: Cgroup | None, end_signal: int) -> None:
         self._process = process
         self._cgroup = cgroup
+        self._end_signal = end_signal
         # Names this very process also when the loop that would reap it is gone.
         self._handle = os.pidfd_open(process.pid)
 
     @classmethod
-    async def start(cls, command: Sequence[str], cgroup: Cgroup | None) -> Worker:
-        """Start a worker and wait until it is ready. Raises WorkerDied with what it said."""
+    async def start(cls, command: Sequence[str], cgroup: Cgroup | None, end_signal: int = signal.SIGKILL) -> Worker:
+        """Start a worker and wait until it is ready. Raises WorkerDied with what it said.
+
+        end_signal: what ends it; a process that must still clean up elsewhere gets another one than SIGKILL.
+        """
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
@@ -59,9 +63,11 @@ class Worker:
             stderr=asyncio.subprocess.PIPE,
             limit=1 << 20,
             env={},
+            # Ctrl-C speaks to the caller, which decides what becomes of its workers.
+            start_new_session=True,
         )
         try:
-            worker = cls(process, cgroup)
+            worker = cls(process, cgroup, end_signal)
         except ProcessLookupError:
             raise WorkerDied("the sandbox worker ended at once") from None
         try:
@@ -144,7 +150,7 @@ class Worker:
         """End the worker without waiting; for owners whose event loop is gone."""
         if self._handle >= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                signal.pidfd_send_signal(self._handle, self._end_signal)
             os.close(self._handle)
             self._handle = -1
 
@@ -157,6 +163,11 @@ class Worker:
     async def close(self) -> None:
         """End the worker and everything in it, and wait until it is gone."""
         self.kill()
-        await self._process.wait()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
         if self._cgroup is not None:
             await asyncio.to_thread(self._cgroup.remove)

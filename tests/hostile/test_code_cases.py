@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 from pathlib import Path
@@ -14,6 +13,7 @@ from agentrl_verifiers.code_tests import CodeTests
 
 from agentrl.api import Message, Options, Rollout, Services, Stop, Task, Turn, Verdict
 from agentrl.sandbox import open_sandbox
+from tests.processes import BACKENDS, command_of, descendants, need_backend
 
 LINES = [json.loads(line) for line in Path(__file__).with_name("code_cases.jsonl").read_text().splitlines()]
 QUICKER = {"cpu_seconds": 3, "seconds": 8}
@@ -37,8 +37,8 @@ def rollout_of(line: dict[str, Any]) -> Rollout:
     )
 
 
-async def judge(lines: list[dict[str, Any]]) -> list[Verdict]:
-    sandbox = open_sandbox(workers=4)
+async def judge(lines: list[dict[str, Any]], backend: str) -> list[Verdict]:
+    sandbox = open_sandbox(backend=backend, workers=4)
     verifier = CodeTests(Options(), Services(available={"sandbox": sandbox}))
     try:
         return await asyncio.gather(*(verifier.verify(rollout_of(line)) for line in lines))
@@ -46,9 +46,10 @@ async def judge(lines: list[dict[str, Any]]) -> list[Verdict]:
         await sandbox.close()
 
 
-@pytest.fixture(scope="module")
-def verdicts() -> dict[str, Verdict]:
-    return dict(zip((line["id"] for line in LINES), asyncio.run(judge(LINES)), strict=True))
+@pytest.fixture(scope="module", params=BACKENDS)
+def verdicts(request: pytest.FixtureRequest) -> dict[str, Verdict]:
+    need_backend(request.param)
+    return dict(zip((line["id"] for line in LINES), asyncio.run(judge(LINES, request.param)), strict=True))
 
 
 @pytest.mark.parametrize("line", LINES, ids=[line["id"] for line in LINES])
@@ -61,25 +62,5 @@ def test_case(line: dict[str, Any], verdicts: dict[str, Verdict]) -> None:
 def test_nothing_is_left_on_the_host(verdicts: dict[str, Verdict]) -> None:
     """Daemons, killers and stopped programs among the cases are gone, and so is every worker."""
     assert verdicts
-    assert [command for pid in below(os.getpid()) if "bwrap" in (command := command_of(pid))] == []
-
-
-def command_of(pid: int) -> str:
-    """The command line of a process, empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ")
-    except OSError:
-        return ""
-
-
-def below(root: int) -> list[int]:
-    """The processes that descend from `root`."""
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-            parents[int(name)] = int(fields[1])
-    found = [root]
-    for process in found:
-        found += [pid for pid, parent in parents.items() if parent == process]
-    return found[1:]
+    commands = [command_of(pid) for pid in descendants(os.getpid())]
+    assert [command for command in commands if "bwrap" in command or "attach" in command] == []

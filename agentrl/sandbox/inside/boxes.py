@@ -75,9 +75,10 @@ def _flush() -> None:
 class Relay:
     """The worker's side: sends one command at a time and waits for its reply, its limits, or the program's end."""
 
-    def __init__(self, tree: Tree, link: _socket.socket) -> None:
+    def __init__(self, tree: Tree, link: _socket.socket, requests: int) -> None:
         self._tree = tree
         self._link = link
+        self._requests = requests
         self._began = time.monotonic()
 
     def command(self, line: bytes, seconds: float) -> tuple[dict[str, Any], bytes]:
@@ -102,6 +103,7 @@ class Relay:
         poller = select.poll()
         poller.register(tree.descriptor, select.POLLIN)
         poller.register(self._link, select.POLLIN)
+        poller.register(self._requests, 0)
         for pipe in tree.streams.descriptors:
             poller.register(pipe, select.POLLIN)
         received = bytearray()
@@ -116,6 +118,8 @@ class Relay:
             for descriptor, _ in poller.poll(max(0.0, min(deadline, next_sample) - now) * 1000 + 1):
                 if descriptor == tree.descriptor:
                     tree.ended = True
+                elif descriptor == self._requests:
+                    raise SystemExit("the owner of this worker is gone")
                 elif descriptor == self._link.fileno():
                     part = self._link.recv(1 << 16)
                     received += part
@@ -134,7 +138,7 @@ class Relay:
 
 def relay_box(tree: Tree, link: _socket.socket, seconds: float, requests: int, answers: int) -> None:
     """Serve one box until its owner closes the pipe or the program is gone."""
-    relay = Relay(tree, link)
+    relay = Relay(tree, link, requests)
     line = b""
     while True:
         facts, reply = relay.command(line, seconds)

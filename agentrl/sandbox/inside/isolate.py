@@ -8,6 +8,7 @@ import fcntl
 import os
 import resource
 import struct
+from collections.abc import Sequence
 
 from agentrl.sandbox.inside.seccomp import Filter, machine_index
 
@@ -17,7 +18,7 @@ HOME = "/w"
 _BOX = "/box"
 _SIGCHLD = 17
 _NEW_ALL = 0x20000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # NS, UTS, IPC, USER, PID, NET
-_NOSUID_NODEV_NOEXEC, _READ_ONLY = 2 | 4 | 8, 1
+_NOSUID_NODEV_NOEXEC, _READ_ONLY, _BIND = 2 | 4 | 8, 1, 4096
 _SET_INTERFACE_FLAGS, _INTERFACE_UP = 0x8914, 1
 _CAPABILITY_VERSION_3 = 0x20080522
 _INODES = 4096
@@ -26,6 +27,15 @@ _INODES = 4096
 _libc = ctypes.PyDLL(None, use_errno=True)
 _CLONE_NUMBER = (56, 220)[machine_index()]
 _filter = Filter()
+_covers: list[tuple[str, str]] = []
+
+
+def cover(covers: Sequence[tuple[str, str]]) -> None:
+    """Name what later programs shall see of their own file system in place of a folder: (`w`, `tmp`, `shm`, folder).
+
+    Needed where the folders of the surrounding root are real ones, not links into `/box`; `none` shows nothing.
+    """
+    _covers[:] = [(f"{_BOX}/{name}", folder) for name, folder in covers if os.path.isdir(folder)]
 
 
 def spawn() -> int:
@@ -53,9 +63,14 @@ def enter(disk_mb: int) -> None:
         descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
         os.write(descriptor, text.encode())
         os.close(descriptor)
+    # Where the kernel has to kill for memory, it shall choose the program and never the worker.
+    with open("/proc/self/oom_score_adj", "w") as adjust:
+        adjust.write("1000")
     _mount("tmpfs", _BOX, _NOSUID_NODEV_NOEXEC, f"size={disk_mb}m,nr_inodes={_INODES},mode=755")
-    for name, mode in (("w", 0o755), ("tmp", 0o777), ("shm", 0o777)):
+    for name, mode in (("w", 0o755), ("tmp", 0o777), ("shm", 0o777), ("none", 0o555)):
         os.mkdir(f"{_BOX}/{name}", mode)
+    for source, folder in _covers:
+        _mount("none", folder, _BIND, None, source=source)
     # Read-only, so that no kernel setting can be written whatever the outer user may do.
     _mount("proc", "/proc", _NOSUID_NODEV_NOEXEC | _READ_ONLY, None)
     loopback = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
@@ -97,11 +112,12 @@ def limit_resources(*, cpu_seconds: float, memory_mb: int, processes: int, file_
         resource.setrlimit(name, (soft, hard))
 
 
-def _mount(kind: str, target: str, flags: int, options: str | None) -> None:
+def _mount(kind: str, target: str, flags: int, options: str | None, *, source: str | None = None) -> None:
     data = options.encode() if options is not None else None
-    if _libc.mount(kind.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data) != 0:
+    what = source or kind
+    if _libc.mount(what.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data) != 0:
         error = ctypes.get_errno()
-        raise OSError(error, f"mount {kind} on {target}: {os.strerror(error)}")
+        raise OSError(error, f"mount {what} on {target}: {os.strerror(error)}")
 
 
 def _kernel_version() -> tuple[int, int]:

@@ -15,20 +15,21 @@ import signal
 import sys
 from typing import Any
 
-from agentrl.sandbox.inside import frames
+from agentrl.sandbox.inside import frames, isolate
 from agentrl.sandbox.inside.boxes import relay_box
 from agentrl.sandbox.inside.start import Role, facts_of, start
 from agentrl.sandbox.inside.watch import Streams, Tree, watch
 
 
-def main(own_path: str, packages_path: str, modules: list[str]) -> None:
+def main(packages_path: str, modules: list[str], covers: list[tuple[str, str]]) -> None:
     """Serve requests until the other side closes the pipe.
 
-    own_path: the entry of sys.path that leads here, which programs shall not have. packages_path: where the named
-    packages lie. modules: what to import of them before the first program.
+    packages_path: where the named packages lie. modules: what to import of them before the first program. covers: as
+    for `isolate.cover`. The first entry of sys.path, which leads here, is taken away: programs shall not have it.
     """
     requests, answers = _take_descriptors()
-    sys.path = [*(entry for entry in sys.path if entry != own_path), packages_path]
+    isolate.cover(covers)
+    sys.path = [*sys.path[1:], packages_path]
     _preload(modules)
     # A handler of ours would run in process 1 of a program's tree when the program signals it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -63,13 +64,31 @@ def serve(header: dict[str, Any], requests: int, answers: int, streams: list[Str
         raise SystemExit(0)
     if links is not None:
         links[1].close()
-    endings = watch(trees, header["seconds"])
+    killed_before = _killed_for_memory()
+    endings = watch(trees, header["seconds"], requests)
     facts = [facts_of(ended, status) for ended, status in zip(endings, statuses, strict=True)]
+    used_up = _killed_for_memory() > killed_before
+    if used_up:
+        # From now on the container counts as one that ran out of memory, so that it must not serve another program.
+        facts[0] |= {"stopped": facts[0]["stopped"] or "memory", "died": True}
     sizes = [size for tree in trees for size in tree.streams.sizes]
     frames.write_header(answers, {"trees": facts, "sizes": sizes})
     for tree in trees:
         tree.streams.write_to(answers)
         tree.streams.close()
+    if used_up:
+        raise SystemExit(0)
+
+
+def _killed_for_memory() -> int:
+    """How often the kernel has killed for memory in this worker's control group; 0 where that cannot be seen."""
+    for path in _KILL_COUNTS:
+        try:
+            with open(path) as file:
+                return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+        except OSError:
+            continue
+    return 0
 
 
 def _take_descriptors() -> tuple[int, int]:
@@ -102,6 +121,8 @@ def _preload(modules: list[str]) -> None:
 def _forget(**hooks: object) -> None:
     """Stands in for `os.register_at_fork`."""
 
+
+_KILL_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 _COMMON = (
     "array", "bisect", "collections", "copy", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",

@@ -13,7 +13,7 @@ import os
 import struct
 
 # Names and numbers of the kernel's tables: (x86_64, aarch64), None where the call does not exist.
-_DENIED: dict[str, tuple[int | None, int | None]] = {
+DENIED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
@@ -80,7 +80,7 @@ def build_filter() -> bytes:
         # The x32 calls carry this bit and would pass by every number below.
         emit(_JUMP_AT_LEAST, 0x40000000, 0, 1)
         emit(_RETURN, _ENOSYS)
-    for numbers in _DENIED.values():
+    for numbers in DENIED.values():
         number = numbers[machine]
         if number is not None:
             refuse(number, _EPERM)

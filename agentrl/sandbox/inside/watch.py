@@ -171,10 +171,11 @@ class Tree:
         return sum(ticks for _, ticks in processes.values()) / _TICKS
 
 
-def watch(trees: list[Tree], seconds: float) -> list[Ended]:
+def watch(trees: list[Tree], seconds: float, requests: int) -> list[Ended]:
     """Wait until the last of `trees` has ended, or end all at the limit of `seconds`; the others follow it.
 
-    When a tree before the last one ends first, the last has a moment left to notice.
+    When a tree before the last one ends first, the last has a moment left to notice. requests: the pipe of the
+    worker's owner; when its other end is closed, nobody waits for an answer any more, and this raises SystemExit.
     """
     began = time.monotonic()
     deadline, next_sample = began + seconds, began + _FIRST_SAMPLE
@@ -183,6 +184,7 @@ def watch(trees: list[Tree], seconds: float) -> list[Ended]:
     pipes = {pipe: (tree, place) for tree in trees for place, pipe in enumerate(tree.streams.descriptors)}
     for descriptor in (*ends, *pipes):
         poller.register(descriptor, select.POLLIN)
+    poller.register(requests, 0)
     while not trees[-1].ended:
         now = time.monotonic()
         if now >= next_sample:
@@ -199,6 +201,8 @@ def watch(trees: list[Tree], seconds: float) -> list[Ended]:
                 poller.unregister(descriptor)
                 deadline = min(deadline, time.monotonic() + _MOMENT)
                 continue
+            if descriptor == requests:
+                raise SystemExit("the owner of this worker is gone")
             tree, place = pipes[descriptor]
             if not tree.streams.drain(place):
                 poller.unregister(descriptor)

