@@ -31,7 +31,9 @@ def containers() -> list[str]:
     except SandboxUnavailable:
         return []
     with contextlib.closing(client):
-        return sorted(found["Names"][0] for found in client.containers(all=True, filters={"label": engine.LABEL}))
+        return sorted(
+            found["Names"][0].lstrip("/") for found in client.containers(all=True, filters={"label": engine.LABEL})
+        )
 
 
 def descendants(root: int) -> list[int]:
