@@ -60,7 +60,7 @@ def _serve(client: Any, job: dict[str, Any]) -> None:
     if client.inspect_container(job["name"])["State"].get("OOMKilled"):
         # The kernel chose the runner itself among the processes of a program that took too much.
         facts = {"stopped": "memory", "died": True}
-        frames.write_header(1, {"trees": [facts], "sizes": [0, 0, 0]})
+        frames.write_header(1, {"facts": facts, "sizes": [0, 0, 0]})
 
 
 def _until_end(work: Any, ended: threading.Event) -> None:

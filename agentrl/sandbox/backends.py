@@ -190,7 +190,7 @@ def _try_worker(command: Sequence[str], end_signal: int) -> str:
                 frames.write_all(worker.stdin.fileno(), memoryview(frames.pack_header(header) + payload))
                 answer = frames.read_header(worker.stdout.fileno()) or {}
                 output = frames.read_exactly(worker.stdout.fileno(), sum(answer.get("sizes", ())))
-                errors.write(str([tree.get("broken", "") for tree in answer.get("trees", ())]).encode())
+                errors.write(str(answer.get("facts", {}).get("broken", "")).encode())
         except (OSError, EOFError) as error:
             errors.write(str(error).encode())
         finally:

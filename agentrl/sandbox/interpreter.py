@@ -57,12 +57,20 @@ class Visible:
     modules: tuple[str, ...]
 
 
+# What these two do after a fork costs more than the fork itself, and each verdict forks twice. The runner has one
+# thread; a program gets the hook of `threading` back before its first line.
+_WITHOUT_FORK_HOOKS = """import os
+register, os.register_at_fork = os.register_at_fork, lambda **_: None
+import random, threading
+os.register_at_fork = register"""
+
+
 def runner_words(seen: Visible, start: str, *, covers: Sequence[tuple[str, str]] = ()) -> list[str]:
     """The command that becomes the runner; `start` is Python text that puts `RUNNER` or its like on sys.path first.
 
     covers: see `isolate.cover`.
     """
-    start += "; from agentrl.sandbox.inside.runner import main; "
+    start += f"\n{_WITHOUT_FORK_HOOKS}\nfrom agentrl.sandbox.inside.runner import main; "
     start += f"main({seen.packages_at!r}, {list(seen.modules)!r}, {list(covers)!r})"
     return [seen.python, "-P", "-s", "-S", "-c", start]
 

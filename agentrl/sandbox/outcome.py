@@ -14,6 +14,7 @@ from agentrl.sandbox.worker import Answer
 
 _STOPPED = {
     "cpu": ("timeout", "used more than {0.cpu_seconds:g} s of CPU time"),
+    "tests_cpu": ("timeout", "the tests of this program used more than {0.cpu_seconds:g} s of CPU time"),
     "wall": ("timeout", "ran longer than {0.seconds:g} s"),
     "memory": ("memory_limit", "used more than {0.memory_mb} MB of memory"),
     "output": ("output_limit", "printed more than {0.output_bytes} bytes"),
@@ -66,7 +67,7 @@ def calls_execution(answer: Answer, limits: Limits, wanted: int) -> CallsExecuti
 
 def tests_execution(answer: Answer, limits: Limits, token: str) -> Execution:
     """What the tests concluded of the program; `ok` only with their token."""
-    verdict = next(iter(_records(answer.tests.results)), {}) if answer.tests is not None else {}
+    verdict = next(iter(_records(answer.verdict)), {})
     end, words = verdict.get("end"), _text(verdict.get("error"))
     if end == "ok" and secrets.compare_digest(str(verdict.get("token")), token):
         return build(answer, "ok", "")
@@ -87,10 +88,6 @@ def _untested(answer: Answer, limits: Limits, words: str) -> tuple[str, str]:
         return reason, detail
     if words:
         return "runtime_error", f"the program's process sent something else than answers: {words}"
-    if answer.tests is not None:
-        reason, detail = _ending(answer.tests, limits)
-        if reason not in ("ok", "runtime_error"):
-            return reason, f"the tests of this program {detail}"
     return _vanished(answer, "before the tests were done")
 
 

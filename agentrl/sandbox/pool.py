@@ -92,9 +92,8 @@ class Pool:
         usable = False
         try:
             answer = await worker.request(header, payloads, patience=float(header["seconds"]) + ANSWER_GRACE)
-            for part in (answer, answer.tests):
-                if part is not None and "broken" in part.facts:
-                    raise WorkerDied(f"the isolation of a program could not be set up: {part.facts['broken']}")
+            if "broken" in answer.facts:
+                raise WorkerDied(f"the isolation of a program could not be set up: {answer.facts['broken']}")
             usable = worker.alive and not answer.facts.get("died")
             return answer
         finally:

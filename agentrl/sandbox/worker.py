@@ -27,8 +27,8 @@ class WorkerDied(Exception):
 class Answer:
     """What a worker reports of one request; the streams may hold anything that the program wrote.
 
-    facts: how the program's process tree ended. tests: how the tests' tree ended, with what they concluded, for
-    requests that have tests.
+    facts: how the program's process tree ended. results: what the program's process reported. verdict: what its tests
+    concluded, for requests that have tests.
 
     Example: `Answer(facts={"exit_code": 0, "cpu": 0.01, ...}, stdout=b"3\\n", stderr=b"", results=b"")`.
     """
@@ -37,7 +37,7 @@ class Answer:
     stdout: bytes = b""
     stderr: bytes = b""
     results: bytes = b""
-    tests: Answer | None = None
+    verdict: bytes = b""
 
 
 class Worker:
@@ -117,12 +117,8 @@ class Worker:
             streams = [await self._process.stdout.readexactly(size) for size in header["sizes"]]
         except (OSError, asyncio.IncompleteReadError):
             raise WorkerDied(await self._last_words()) from None
-        answer: Answer | None = None
-        for place, facts in reversed(list(enumerate(header["trees"]))):
-            out, err, results = streams[3 * place : 3 * place + 3]
-            answer = Answer(facts=facts, stdout=out, stderr=err, results=results, tests=answer)
-        assert answer is not None
-        return answer
+        out, err, results, *verdict = streams
+        return Answer(facts=header["facts"], stdout=out, stderr=err, results=results, verdict=b"".join(verdict))
 
     async def _read_header(self) -> dict[str, Any]:
         assert self._process.stdout is not None

@@ -19,7 +19,7 @@ from agentrl.sandbox.inside.watch import SAMPLE_EVERY, Tree
 _LONGEST_REPLY = 8 << 20
 
 
-def serve_box(source: str, link: _socket.socket, output_limit: int) -> int:
+def serve_box(source: str, link: _socket.socket, _: program.Results, output_limit: int) -> int:
     """The program's side: load the program, then do what each line asks. Returns the exit status."""
     results = program.Results(link.fileno())
     loaded = program.Program(source)
@@ -142,7 +142,7 @@ def relay_box(tree: Tree, link: _socket.socket, seconds: float, requests: int, a
     line = b""
     while True:
         facts, reply = relay.command(line, seconds)
-        frames.write_header(answers, {"trees": [facts], "sizes": [*tree.streams.sizes[:2], len(reply)]})
+        frames.write_header(answers, {"facts": facts, "sizes": [*tree.streams.sizes[:2], len(reply)]})
         tree.streams.write_to(answers, streams=2)
         frames.write_all(answers, memoryview(reply))
         header = frames.read_header(requests)

@@ -8,7 +8,8 @@ import fcntl
 import os
 import resource
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentrl.sandbox.inside.seccomp import Filter, machine_index
 
@@ -16,12 +17,14 @@ HOME = "/w"
 """Working directory of a program; a link into the one small file system that it may write to."""
 
 _BOX = "/box"
+TESTS_HOME = "/box/tests"
 _SIGCHLD = 17
 _NEW_ALL = 0x20000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # NS, UTS, IPC, USER, PID, NET
 _NOSUID_NODEV_NOEXEC, _READ_ONLY, _BIND = 2 | 4 | 8, 1, 4096
 _SET_INTERFACE_FLAGS, _INTERFACE_UP = 0x8914, 1
 _CAPABILITY_VERSION_3 = 0x20080522
 _INODES = 4096
+_PR_SET_DUMPABLE = 4
 
 # PyDLL keeps the interpreter lock: between clone and PyOS_AfterFork_Child nothing else may run.
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -87,29 +90,46 @@ def drop_privileges() -> None:
     _filter.install(_libc)
 
 
-def limit_resources(*, cpu_seconds: float, memory_mb: int, processes: int, file_mb: int) -> None:
-    """Per-process limits, hard and soft alike. Memory and CPU time of the whole tree are watched from outside.
+def set_visible(visible: bool) -> None:
+    """Whether processes of the same user may look into this one (/proc/PID/mem and its like). Raises OSError."""
+    if _libc.prctl(_PR_SET_DUMPABLE, int(visible), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def limit_resources(header: Mapping[str, Any]) -> None:
+    """Per-process limits, hard and soft alike, of a request. Memory and CPU time of the whole tree are watched outside.
 
     The address space is left wide: honest programs reserve far more than they touch.
     """
-    cpu = int(-(-cpu_seconds // 1))
+    cpu = int(-(-header["cpu_seconds"] * header.get("commands", 1) // 1))
     limits = {
         resource.RLIMIT_CPU: (cpu, cpu + 1),
-        resource.RLIMIT_AS: ((memory_mb + 4096) << 20,) * 2,
-        resource.RLIMIT_FSIZE: (file_mb << 20,) * 2,
-        resource.RLIMIT_NOFILE: (256, 256),
-        resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_MEMLOCK: (1 << 20,) * 2,
-        resource.RLIMIT_MSGQUEUE: (1 << 16,) * 2,
-        resource.RLIMIT_STACK: (64 << 20,) * 2,
+        resource.RLIMIT_AS: ((header["memory_mb"] + 4096) << 20,) * 2,
+        resource.RLIMIT_FSIZE: (header["file_mb"] << 20,) * 2,
     }
     if _process_limit_is_per_namespace:
-        limits[resource.RLIMIT_NPROC] = (processes, processes)
+        limits[resource.RLIMIT_NPROC] = (header["processes"], header["processes"])
     for name, (soft, hard) in limits.items():
-        allowed = resource.getrlimit(name)[1]
-        if allowed != resource.RLIM_INFINITY:
-            soft, hard = min(soft, allowed), min(hard, allowed)
-        resource.setrlimit(name, (soft, hard))
+        _set_limit(name, soft, hard)
+
+
+def limit_worker() -> None:
+    """The limits that are the same for every program; all that this process starts inherits them."""
+    for name, value in (
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 1 << 20),
+        (resource.RLIMIT_MSGQUEUE, 1 << 16),
+        (resource.RLIMIT_STACK, 64 << 20),
+    ):
+        _set_limit(name, value, value)
+
+
+def _set_limit(name: int, soft: int, hard: int) -> None:
+    allowed = _allowed[name]
+    if allowed != resource.RLIM_INFINITY:
+        soft, hard = min(soft, allowed), min(hard, allowed)
+    resource.setrlimit(name, (soft, hard))
 
 
 def _mount(kind: str, target: str, flags: int, options: str | None, *, source: str | None = None) -> None:
@@ -128,3 +148,4 @@ def _kernel_version() -> tuple[int, int]:
 # Before Linux 5.14 the limit counted every process of the user on the whole machine.
 _process_limit_is_per_namespace = _kernel_version() >= (5, 14)
 _outer_ids = (os.getuid(), os.getgid())
+_allowed = {value: resource.getrlimit(value)[1] for name, value in vars(resource).items() if name.startswith("RLIMIT_")}

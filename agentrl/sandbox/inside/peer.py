@@ -138,7 +138,7 @@ class Peer:
         while True:
             message = self.receive()
             if "op" in message:
-                self._answer(message)
+                self.answer(message)
             elif "ok" in message:
                 if "args" in message:
                     self._copy_back(sent, self._unpack(message["args"]))
@@ -153,7 +153,7 @@ class Peer:
                 message = self.receive()
             except LinkBroken:
                 return
-            self._answer(message)
+            self.answer(message)
 
     def send(self, message: dict[str, Any]) -> None:
         """Write one line. Raises LinkBroken."""
@@ -188,7 +188,8 @@ class Peer:
         self.broken = self.broken or why
         return LinkBroken(why)
 
-    def _answer(self, message: dict[str, Any]) -> None:
+    def answer(self, message: dict[str, Any]) -> None:
+        """Perform one request of the other side and send what comes of it. Raises LinkBroken."""
         answer: dict[str, Any]
         try:
             text = message["args"]

@@ -11,6 +11,7 @@ import _socket
 import ctypes
 import gc
 import os
+import random
 import signal
 import sys
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from agentrl.sandbox.inside import frames, isolate
 from agentrl.sandbox.inside.boxes import relay_box
 from agentrl.sandbox.inside.start import Role, facts_of, start
-from agentrl.sandbox.inside.watch import Streams, Tree, watch
+from agentrl.sandbox.inside.watch import Streams, watch
 
 
 def main(packages_path: str, modules: list[str], covers: list[tuple[str, str]]) -> None:
@@ -29,11 +30,12 @@ def main(packages_path: str, modules: list[str], covers: list[tuple[str, str]]) 
     """
     requests, answers = _take_descriptors()
     isolate.cover(covers)
+    isolate.limit_worker()
     sys.path = [*sys.path[1:], packages_path]
     _preload(modules)
     # A handler of ours would run in process 1 of a program's tree when the program signals it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    streams = [Streams(), Streams()]
+    streams = Streams()
     gc.collect()
     gc.freeze()
     # Each fork pays for every page that is held; what imports left behind need not be.
@@ -43,39 +45,24 @@ def main(packages_path: str, modules: list[str], covers: list[tuple[str, str]]) 
         serve(header, requests, answers, streams)
 
 
-def serve(header: dict[str, Any], requests: int, answers: int, streams: list[Streams]) -> None:
+def serve(header: dict[str, Any], requests: int, answers: int, streams: Streams) -> None:
     """Run one request and answer it. A failure to start a tree ends this worker; its owner starts another."""
-    kind = header["kind"]
-    links = _socket.socketpair() if kind in ("tests", "box") else None
-    trees: list[Tree] = []
-    statuses: list[int] = []
-    for place, name in enumerate(("program", "tests") if kind == "tests" else ("program",)):
-        foreign = [answers, *statuses, *(pipe for earlier in trees for pipe in earlier.streams.descriptors)]
-        if links is not None:
-            foreign.append(links[1 - place].fileno())
-        role = Role(name, header, header["payloads"][place], links[place] if links else None, tuple(foreign))
-        tree, status = start(role, requests, streams[place])
-        trees.append(tree)
-        statuses.append(status)
-    if links is not None:
-        links[0].close()
-    if links is not None and kind == "box":
-        relay_box(trees[0], links[1], header["seconds"], requests, answers)
-        raise SystemExit(0)
-    if links is not None:
-        links[1].close()
     killed_before = _killed_for_memory()
-    endings = watch(trees, header["seconds"], requests)
-    facts = [facts_of(ended, status) for ended, status in zip(endings, statuses, strict=True)]
+    if header["kind"] == "box":
+        inner, outer = _socket.socketpair()
+        tree, _ = start(Role(header, inner, (answers, outer.fileno())), requests, streams)
+        inner.close()
+        relay_box(tree, outer, header["seconds"], requests, answers)
+        raise SystemExit(0)
+    tree, status = start(Role(header, None, (answers,)), requests, streams)
+    facts = facts_of(watch(tree, header["seconds"], requests), status)
     used_up = _killed_for_memory() > killed_before
     if used_up:
         # From now on the container counts as one that ran out of memory, so that it must not serve another program.
-        facts[0] |= {"stopped": facts[0]["stopped"] or "memory", "died": True}
-    sizes = [size for tree in trees for size in tree.streams.sizes]
-    frames.write_header(answers, {"trees": facts, "sizes": sizes})
-    for tree in trees:
-        tree.streams.write_to(answers)
-        tree.streams.close()
+        facts |= {"stopped": facts["stopped"] or "memory", "died": True}
+    frames.write_header(answers, {"facts": facts, "sizes": streams.sizes})
+    streams.write_to(answers)
+    streams.close()
     if used_up:
         raise SystemExit(0)
 
@@ -108,18 +95,10 @@ def _preload(modules: list[str]) -> None:
     site.setquit()
     site.setcopyright()
     site.sethelper()
-    register, os.register_at_fork = os.register_at_fork, _forget
-    import random
-
-    os.register_at_fork = register
-    # One stream for every program, so that a verdict can be repeated; reseeding would also slow down each fork.
+    # One stream for every program, so that a verdict can be repeated.
     random.seed(0)
     for name in (*_COMMON, *modules):
         __import__(name)
-
-
-def _forget(**hooks: object) -> None:
-    """Stands in for `os.register_at_fork`."""
 
 
 _KILL_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")

@@ -13,7 +13,7 @@ from agentrl.sandbox.inside import frames
 
 _RESULT_BYTES = 8 << 20
 SAMPLE_EVERY = 0.05
-_FIRST_SAMPLE, _MOMENT = 0.03, 2.0
+_FIRST_SAMPLE = 0.03
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -32,27 +32,27 @@ class Ended(NamedTuple):
 
 
 class Streams:
-    """The pipes for standard output, standard error and results, read into memory that forks do not inherit."""
+    """The pipes for output, errors, results and the tests' verdict, read into memory that forks do not inherit."""
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
-        self._room: list[int] = [0, 0, 0]
-        self._used: list[int] = [0, 0, 0]
+        self._room: list[int] = []
+        self._used: list[int] = []
         self._pipes: list[tuple[int, int]] = []
 
-    def reset(self, output_bytes: int) -> None:
+    def reset(self, output_bytes: int, *, with_verdict: bool) -> None:
         """Make new pipes; each output stream may carry `output_bytes`."""
         # One byte more than allowed tells "too much" from "exactly enough".
-        self._room = [output_bytes + 1, output_bytes + 1, _RESULT_BYTES + 1]
-        self._used = [0, 0, 0]
-        self._pipes = [os.pipe() for _ in range(3)]
+        self._room = [output_bytes + 1, output_bytes + 1, *[_RESULT_BYTES + 1] * (1 + with_verdict)]
+        self.rewind()
+        self._pipes = [os.pipe() for _ in self._room]
         if self._memory is None or len(self._memory) < sum(self._room):
             self._memory = mmap.mmap(-1, sum(self._room), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._memory.madvise(mmap.MADV_DONTFORK)
 
     def rewind(self) -> None:
         """Forget what was read; the pipes stay."""
-        self._used = [0, 0, 0]
+        self._used = [0] * len(self._room)
 
     def keep_read_ends(self) -> None:
         """In the watching process."""
@@ -61,7 +61,7 @@ class Streams:
             os.set_blocking(reading, False)
 
     def keep_write_ends(self) -> list[int]:
-        """In the new tree; returns the descriptors for output, errors and results."""
+        """In the new tree; returns the descriptors for output, errors, results and, with tests, their verdict."""
         self.close()
         return [writing for _, writing in self._pipes]
 
@@ -98,8 +98,8 @@ class Streams:
         """Whether some stream carried more than it may."""
         return any(used == room for used, room in zip(self._used, self._room, strict=True))
 
-    def write_to(self, descriptor: int, *, streams: int = 3) -> None:
-        """Write the held bytes of the first `streams` streams."""
+    def write_to(self, descriptor: int, *, streams: int | None = None) -> None:
+        """Write the held bytes of all streams, or of the first so many."""
         assert self._memory is not None
         with memoryview(self._memory) as whole:
             for place, size in enumerate(self.sizes[:streams]):
@@ -123,6 +123,8 @@ class Tree:
         self.ended = False
         self.stopped = ""
         self._limits = limits
+        # Process 1 is ours, or runs the tests, whose time is not the program's.
+        self._with_tests = limits["kind"] == "tests"
         self._delayed: float | None = None
         self._cpu_before = 0.0
 
@@ -143,7 +145,7 @@ class Tree:
         os.close(self.descriptor)
         # All writers are dead now, so this sees everything; not waiting for the end of the pipe, which a descriptor
         # in flight on some socket could hold open.
-        for place in range(3):
+        for place in range(len(self.streams.sizes)):
             self.streams.drain(place)
         if self.streams.full:
             self.stopped = self.stopped or "output"
@@ -153,6 +155,11 @@ class Tree:
         """Look at all processes together and stop them when they exceed a limit."""
         processes = _tree_of(self.pid)
         cpu = self._cpu_seconds(processes) - self._cpu_before
+        if self._with_tests and self.pid in processes:
+            in_tests = processes[self.pid][1] / _TICKS
+            cpu -= in_tests
+            if in_tests > self._limits["cpu_seconds"]:
+                self.stop("tests_cpu")
         for pid in processes:
             fields = _read(f"/proc/{pid}/schedstat").split()
             if len(fields) >= 2:
@@ -171,44 +178,36 @@ class Tree:
         return sum(ticks for _, ticks in processes.values()) / _TICKS
 
 
-def watch(trees: list[Tree], seconds: float, requests: int) -> list[Ended]:
-    """Wait until the last of `trees` has ended, or end all at the limit of `seconds`; the others follow it.
+def watch(tree: Tree, seconds: float, requests: int) -> Ended:
+    """Wait until `tree` has ended, or end it at the limit of `seconds`.
 
-    When a tree before the last one ends first, the last has a moment left to notice. requests: the pipe of the
-    worker's owner; when its other end is closed, nobody waits for an answer any more, and this raises SystemExit.
+    requests: the pipe of the worker's owner; when its other end is closed, nobody waits for an answer any more, and
+    this raises SystemExit.
     """
     began = time.monotonic()
     deadline, next_sample = began + seconds, began + _FIRST_SAMPLE
     poller = select.poll()
-    ends = {tree.descriptor: tree for tree in trees}
-    pipes = {pipe: (tree, place) for tree in trees for place, pipe in enumerate(tree.streams.descriptors)}
-    for descriptor in (*ends, *pipes):
+    pipes = {pipe: place for place, pipe in enumerate(tree.streams.descriptors)}
+    for descriptor in (tree.descriptor, *pipes):
         poller.register(descriptor, select.POLLIN)
     poller.register(requests, 0)
-    while not trees[-1].ended:
+    while not tree.ended:
         now = time.monotonic()
         if now >= next_sample:
             next_sample = now + SAMPLE_EVERY
-            for tree in trees:
-                if not tree.ended:
-                    tree.sample()
+            tree.sample()
         if now >= deadline:
-            for tree in trees:
-                tree.stop("wall")
+            tree.stop("wall")
         for descriptor, _ in poller.poll(max(0.0, min(deadline, next_sample) - now) * 1000 + 1):
-            if descriptor in ends:
-                ends[descriptor].ended = True
-                poller.unregister(descriptor)
-                deadline = min(deadline, time.monotonic() + _MOMENT)
-                continue
-            if descriptor == requests:
+            if descriptor == tree.descriptor:
+                tree.ended = True
+            elif descriptor == requests:
                 raise SystemExit("the owner of this worker is gone")
-            tree, place = pipes[descriptor]
-            if not tree.streams.drain(place):
+            elif not tree.streams.drain(pipes[descriptor]):
                 poller.unregister(descriptor)
             if tree.streams.full:
                 tree.stop("output")
-    return [tree.finish(began) for tree in trees]
+    return tree.finish(began)
 
 
 def _tree_of(root: int) -> dict[int, tuple[int, int]]:
