@@ -27,8 +27,6 @@ _USER = "64000:64000"
 _FIRST_MEMORY_MB = 512
 _SMALL = "size=64k,mode=755"
 _COVERS = (("w", "/w"), ("tmp", "/tmp"), ("shm", "/dev/shm"), ("none", "/dev/mqueue"), ("none", "/sys"))
-# The runner sets up each program's file system and hands it its input; programs get the filter without these two.
-_RUNNER_NEEDS = frozenset({"mount", "memfd_create"})
 _NOT_PERMITTED, _NOT_IMPLEMENTED = 1, 38
 
 
@@ -155,7 +153,7 @@ def memory_limit(memory_mb: int) -> dict[str, int]:
 def profile() -> dict[str, Any]:
     """The seccomp profile of the container: the programs' deny list, less what the runner needs to nest namespaces."""
     calls = [{"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _NOT_IMPLEMENTED}]
-    denied = sorted(seccomp.DENIED.keys() - _RUNNER_NEEDS)
+    denied = sorted(seccomp.DENIED.keys() - seccomp.RUNNER_NEEDS)
     calls += [{"names": denied, "action": "SCMP_ACT_ERRNO", "errnoRet": _NOT_PERMITTED}]
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls}
 

@@ -29,7 +29,7 @@ _PR_SET_DUMPABLE = 4
 # PyDLL keeps the interpreter lock: between clone and PyOS_AfterFork_Child nothing else may run.
 _libc = ctypes.PyDLL(None, use_errno=True)
 _CLONE_NUMBER = (56, 220)[machine_index()]
-_filter = Filter()
+_filter = Filter(for_runner=False)
 _covers: list[tuple[str, str]] = []
 
 
@@ -39,6 +39,19 @@ def cover(covers: Sequence[tuple[str, str]]) -> None:
     Needed where the folders of the surrounding root are real ones, not links into `/box`; `none` shows nothing.
     """
     _covers[:] = [(f"{_BOX}/{name}", folder) for name, folder in covers if os.path.isdir(folder)]
+
+
+def enter_worker() -> None:
+    """What this process does once for all programs: their common limits and most of their system call filter."""
+    for name, value in (
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 1 << 20),
+        (resource.RLIMIT_MSGQUEUE, 1 << 16),
+        (resource.RLIMIT_STACK, 64 << 20),
+    ):
+        _set_limit(name, value, value)
+    Filter(for_runner=True).install(_libc)
 
 
 def spawn() -> int:
@@ -111,18 +124,6 @@ def limit_resources(header: Mapping[str, Any]) -> None:
         limits[resource.RLIMIT_NPROC] = (header["processes"], header["processes"])
     for name, (soft, hard) in limits.items():
         _set_limit(name, soft, hard)
-
-
-def limit_worker() -> None:
-    """The limits that are the same for every program; all that this process starts inherits them."""
-    for name, value in (
-        (resource.RLIMIT_NOFILE, 256),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_MEMLOCK, 1 << 20),
-        (resource.RLIMIT_MSGQUEUE, 1 << 16),
-        (resource.RLIMIT_STACK, 64 << 20),
-    ):
-        _set_limit(name, value, value)
 
 
 def _set_limit(name: int, soft: int, hard: int) -> None:

@@ -30,7 +30,7 @@ def main(packages_path: str, modules: list[str], covers: list[tuple[str, str]]) 
     """
     requests, answers = _take_descriptors()
     isolate.cover(covers)
-    isolate.limit_worker()
+    isolate.enter_worker()
     sys.path = [*sys.path[1:], packages_path]
     _preload(modules)
     # A handler of ours would run in process 1 of a program's tree when the program signals it.
@@ -103,7 +103,8 @@ def _preload(modules: list[str]) -> None:
 
 _KILL_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
+# Each fork pays for every library that is loaded, so that only what many programs import stands here.
 _COMMON = (
-    "array", "bisect", "collections", "copy", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
-    "itertools", "json", "math", "operator", "re", "statistics", "string", "time", "typing",
+    "bisect", "collections", "copy", "enum", "functools", "heapq", "io", "itertools", "json", "math", "operator", "re",
+    "string", "time", "typing",
 )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Callable
 
 # Names and numbers of the kernel's tables: (x86_64, aarch64), None where the call does not exist.
 DENIED: dict[str, tuple[int | None, int | None]] = {
@@ -37,7 +38,10 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "mbind": (237, 235), "set_mempolicy": (238, 237), "migrate_pages": (256, 238), "move_pages": (279, 239),
 }  # fmt: skip
 _CLONE3 = (435, 435)
-_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (56, 220), (16, 29), (41, 198), (53, 199)
+_CLONE, _IOCTL, _SOCKET, _SOCKETPAIR, _PRLIMIT = (56, 220), (16, 29), (41, 198), (53, 199), (302, 261)
+
+RUNNER_NEEDS = frozenset({"mount", "memfd_create"})
+"""Calls of the deny list that the runner makes to set up each program: its file systems and its input."""
 
 _AUDIT_ARCH = (0xC000003E, 0xC00000B7)
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
@@ -60,8 +64,12 @@ def machine_index() -> int:
     return 0 if machine == "x86_64" else 1
 
 
-def build_filter() -> bytes:
-    """The classic BPF program for this machine, as the bytes of an array of `struct sock_filter`."""
+def build_filter(*, for_runner: bool) -> bytes:
+    """A classic BPF program for this machine, as the bytes of an array of `struct sock_filter`.
+
+    The runner installs one for itself, once, which all programs inherit; each program adds a small second one, that
+    refuses what the runner had to keep. A long filter would cost every verdict its translation by the kernel.
+    """
     machine = machine_index()
     code: list[tuple[int, int, int, int]] = []
 
@@ -76,22 +84,33 @@ def build_filter() -> bytes:
     emit(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)
     emit(_RETURN, _KILL)
     emit(_LOAD, 0)
+    for name, numbers in DENIED.items():
+        number = numbers[machine]
+        if number is not None and (name in RUNNER_NEEDS) != for_runner:
+            refuse(number, _EPERM)
+    if for_runner:
+        _refuse_for_all(machine, emit, refuse)
+    else:
+        emit(_JUMP_EQUAL, _CLONE[machine], 0, 4)
+        emit(_LOAD, _ARG_LOW[0])
+        emit(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1)
+        emit(_RETURN, _EPERM)
+        emit(_RETURN, _ALLOW)
+        # The limits of its own process only: the tests run as the same user.
+        emit(_JUMP_EQUAL, _PRLIMIT[machine], 0, 3)
+        emit(_LOAD, _ARG_LOW[0])
+        emit(_JUMP_EQUAL, 0, 1, 0)
+        emit(_RETURN, _EPERM)
+    emit(_RETURN, _ALLOW)
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _refuse_for_all(machine: int, emit: Callable[..., None], refuse: Callable[[int, int], None]) -> None:
     if machine == 0:
-        # The x32 calls carry this bit and would pass by every number below.
+        # The x32 calls carry this bit and would pass by every number.
         emit(_JUMP_AT_LEAST, 0x40000000, 0, 1)
         emit(_RETURN, _ENOSYS)
-    for numbers in DENIED.values():
-        number = numbers[machine]
-        if number is not None:
-            refuse(number, _EPERM)
     refuse(_CLONE3[machine], _ENOSYS)
-
-    emit(_JUMP_EQUAL, _CLONE[machine], 0, 4)
-    emit(_LOAD, _ARG_LOW[0])
-    emit(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1)
-    emit(_RETURN, _EPERM)
-    emit(_RETURN, _ALLOW)
-
     for call in (_SOCKET, _SOCKETPAIR):
         emit(_JUMP_EQUAL, call[machine], 0, 3 + len(_SOCKET_FAMILIES))
         emit(_LOAD, _ARG_LOW[0])
@@ -99,15 +118,11 @@ def build_filter() -> bytes:
             emit(_JUMP_EQUAL, family, len(_SOCKET_FAMILIES) - place, 0)
         emit(_RETURN, _EAFNOSUPPORT)
         emit(_RETURN, _ALLOW)
-
     emit(_JUMP_EQUAL, _IOCTL[machine], 0, 2 + 2 * len(_TERMINAL_INJECTION))
     emit(_LOAD, _ARG_LOW[1])
     for request in _TERMINAL_INJECTION:
         refuse(request, _EPERM)
     emit(_RETURN, _ALLOW)
-
-    emit(_RETURN, _ALLOW)
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
 class _Program(ctypes.Structure):
@@ -117,8 +132,8 @@ class _Program(ctypes.Structure):
 class Filter:
     """A filter held ready in memory, so that installing it costs one system call."""
 
-    def __init__(self) -> None:
-        code = build_filter()
+    def __init__(self, *, for_runner: bool) -> None:
+        code = build_filter(for_runner=for_runner)
         self._code = ctypes.create_string_buffer(code, len(code))
         self._program = _Program(len(code) // 8, ctypes.addressof(self._code))
 
