@@ -9,7 +9,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 
-BUDGET_MINUTES = {"unit": 10, "contract": 2, "golden": 2, "hostile": 5, "e2e": 10, "real": 10, "gpu": 10}
+BUDGET_MINUTES = {"unit": 10, "contract": 2, "golden": 2, "hostile": 8, "e2e": 10, "real": 15, "gpu": 10}
 
 
 def main() -> None:

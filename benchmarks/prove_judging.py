@@ -1,10 +1,10 @@
 """Shows that code is judged right on real data: every gold program of HumanEval and MBPP, and their mutants.
 
-    python benchmarks/prove_judging.py [bwrap|docker]
+    python -m benchmarks.prove_judging [bwrap|docker]
 
-No mutant that plain Python fails may pass here. One that plain Python passes and that fails here is listed: plain Python
-takes an early exit for success, and its time is bounded otherwise. Writes docs/results/judging.md; exit code 1 when a
-verdict is wrong.
+No mutant that plain Python fails may pass here. One that plain Python passes and that fails here is listed: plain
+Python takes an early exit for success, and its time is bounded otherwise. Writes docs/results/judging.md; exit code 1
+when a verdict is wrong.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from agentrl.api import Execution, Sandbox
+from agentrl.api import Execution, Limits, Sandbox
 from agentrl.sandbox import open_sandbox
 from benchmarks.code_datasets import Problem, humaneval, mbpp, mutants, passes_plainly
 
+# One gold program, mbpp/123, computes for about the 4 seconds that a task has by default.
+AMPLE = Limits(cpu_seconds=20, seconds=60)
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "results" / "judging.md"
 
 
 async def judge(sandbox: Sandbox, problems: list[Problem]) -> list[Execution]:
     """What the sandbox says of each program with its tests."""
-    runs = (sandbox.run_tests(one.program, one.tests, entry_point=one.entry_point) for one in problems)
+    runs = (sandbox.run_tests(one.program, one.tests, entry_point=one.entry_point, limits=AMPLE) for one in problems)
     return await asyncio.gather(*runs)
 
 
@@ -63,7 +65,7 @@ async def main(backend: str) -> int:
             ]
     finally:
         await sandbox.close()
-    head = f"# Judging real programs\n\nTier `{sandbox.tier}`; `python benchmarks/prove_judging.py {backend}`.\n\n"
+    head = f"# Judging real programs\n\nTier `{sandbox.tier}`; `python -m benchmarks.prove_judging {backend}`.\n\n"
     head += "| programs | number | passed here | passed plain Python | seconds here |\n|---|---|---|---|---|\n"
     tail = f"\n\nWrong: {len(wrong)}.\n" + "".join(f"\n- {line}" for line in wrong)
     tail += f"\nPassed by plain Python and failed here: {len(stricter)}.\n" + "".join(f"\n- {one}" for one in stricter)

@@ -17,12 +17,14 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from agentrl.api import Sandbox
+from agentrl.api import Limits, Sandbox
 from agentrl.sandbox import open_sandbox
 from benchmarks.code_datasets import MBPP, Problem, humaneval, mbpp, passes_plainly
 
 CORES = os.cpu_count() or 1
 CALLERS = (1, 2, 8, 64)
+AMPLE = Limits(cpu_seconds=20, seconds=60)
+LONGEST = 0.5  # seconds; programs that compute for longer say nothing about the judging
 _number = itertools.count()
 
 
@@ -36,7 +38,7 @@ async def judge_all(sandbox: Sandbox, problems: Sequence[Problem], callers: int)
             began = time.perf_counter()
             # A comment of its own makes every program a new one.
             program = f"{problem.program}\n# {next(_number)}\n"
-            done = await sandbox.run_tests(program, problem.tests, entry_point=problem.entry_point)
+            done = await sandbox.run_tests(program, problem.tests, entry_point=problem.entry_point, limits=AMPLE)
             taken.append(time.perf_counter() - began)
             assert done.reason == "ok", f"{problem.id}: {done}"
 
@@ -55,6 +57,13 @@ def plain_rate(problems: Sequence[Problem]) -> float:
     return rate
 
 
+def seconds_of(problem: Problem) -> float:
+    """How long plain Python takes."""
+    began = time.perf_counter()
+    passes_plainly(problem)
+    return time.perf_counter() - began
+
+
 async def measure(backend: str, problems: Sequence[Problem], repeat: int) -> None:
     """Print one backend's figures."""
     sandbox = open_sandbox(backend=backend, workers=CORES)
@@ -71,7 +80,7 @@ async def measure(backend: str, problems: Sequence[Problem], repeat: int) -> Non
         cuts = statistics.quantiles(latencies, n=100)
         print(f"{sandbox.tier}: {ours:.0f} isolated verdicts/s, plain subprocess {plain:.0f}/s, ratio {ratio:.2f}")
         print(f"{sandbox.tier}: latency median {1e3 * cuts[49]:.1f} ms, p99 {1e3 * cuts[98]:.1f} ms ({CORES} callers)")
-        for callers in CALLERS if repeat > 2 else ():
+        for callers in CALLERS:
             rates = [(await judge_all(sandbox, problems, callers))[0] for _ in range(repeat)]
             print(f"{sandbox.tier}: {callers} callers {statistics.median(rates):.0f} verdicts/s", flush=True)
     finally:
@@ -87,8 +96,12 @@ def main() -> None:
     problems = humaneval()
     if MBPP.exists():
         problems = [one for pair in zip(problems, mbpp(), strict=False) for one in pair]
-    problems = problems[: arguments.problems]
-    print(f"{len(problems)} programs, {CORES} processors, {arguments.repeat} repetitions, medians")
+    wanted = problems[: arguments.problems]
+    problems = [problem for problem in wanted if seconds_of(problem) < LONGEST]
+    print(
+        f"{len(problems)} programs ({len(wanted) - len(problems)} that run for {LONGEST} s or more left out), {CORES} "
+        f"processors, {arguments.repeat} repetitions, medians"
+    )
     for backend in arguments.backends:
         asyncio.run(measure(backend, problems, arguments.repeat))
 

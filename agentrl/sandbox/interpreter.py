@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrl.api import ConfigError
+from agentrl.api import ConfigError, SandboxUnavailable
 
 # Extensions of the standard library that programs do without and that would pull in many libraries.
 _LEFT_OUT = ("_tkinter", "nis", "_gdbm", "_dbm")
@@ -77,7 +77,10 @@ def runner_words(seen: Visible, start: str, *, covers: Sequence[tuple[str, str]]
 
 @functools.cache
 def visible(packages: tuple[str, ...] = ()) -> Visible:
-    """Find what to show for this interpreter and the named distributions. Raises ConfigError for one not installed."""
+    """Find what to show for this interpreter and the named distributions.
+
+    Raises ConfigError for a distribution that is not installed, and SandboxUnavailable when `ldd` is missing.
+    """
     python = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     base = {"base": sys.base_prefix, "installed_base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     libraries = {sysconfig.get_path(kind, vars=base) for kind in ("stdlib", "platstdlib")}
@@ -122,9 +125,18 @@ def _shared_libraries(files: Sequence[str]) -> list[str]:
     asked = list(alike.values())
     found: set[str] = set()
     for start in range(0, len(asked), 200):
-        listed = subprocess.run(
-            ["ldd", *asked[start : start + 200]], capture_output=True, text=True, check=False, env={"PATH": os.defpath}
-        )
+        try:
+            listed = subprocess.run(
+                ["ldd", *asked[start : start + 200]],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={"PATH": os.defpath},
+            )
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"`ldd`, which names the libraries of the interpreter, cannot be run ({error}): install it (libc-bin)"
+            ) from error
         for line in listed.stdout.splitlines():
             match = re.match(r"^\s+(?:\S+ => )?(/\S+) \(0x", line)
             if match:

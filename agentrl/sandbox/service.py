@@ -27,7 +27,7 @@ T = TypeVar("T", Execution, CallsExecution)
 class ProcessSandbox:
     """Runs programs in workers of one backend. Usable from one asyncio loop at a time; close it in that loop."""
 
-    def __init__(self, pool: Callable[[], Pool], *, tier: str, cache_entries: int = 4096) -> None:
+    def __init__(self, pool: Callable[[], Pool], *, tier: str, cache_entries: int = 1024) -> None:
         self._make_pool = pool
         self._tier = tier
         self._cache = _Cache(cache_entries)

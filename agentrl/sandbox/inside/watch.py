@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agentrl.sandbox.inside import frames
 
-_RESULT_BYTES = 8 << 20
+_RESULT_BYTES, _KEPT_BYTES = 8 << 20, 1 << 16
 SAMPLE_EVERY = 0.05
 _FIRST_SAMPLE = 0.03
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -108,7 +108,9 @@ class Streams:
                     frames.write_all(descriptor, part)
 
     def close(self) -> None:
-        """Close the read ends."""
+        """Close the read ends; memory that one program filled is given back."""
+        if self._memory is not None and sum(self._used) > _KEPT_BYTES:
+            self._memory.madvise(mmap.MADV_DONTNEED)
         for reading, _ in self._pipes:
             os.close(reading)
 

@@ -265,3 +265,52 @@ def g(x): return f(x) - base
 """
     done = judge(in_sandbox, program, "assert g('x') == 0, 'EXPECTED-VAL'")
     assert (done.reason, done.detail) == ("ok", "")
+
+
+ATTACK = """
+import ctypes, os, resource
+for folder in ('/w', '/box/tests', '/tmp'):
+    with open(folder + '/colorsys.py', 'w') as file:
+        file.write('planted = True')
+def attempts():
+    got = []
+    for path in ('mem', 'maps', 'environ', 'auxv', 'syscall', 'fd/0', 'fd/3', 'cwd/x', 'task/1/mem'):
+        for mode in ('rb', 'r+b', 'wb'):
+            try:
+                open(f'/proc/1/{path}', mode).read(1)
+                got.append((path, mode))
+            except OSError:
+                pass
+    try:
+        open('/proc/1/oom_score_adj', 'w').write('1000')
+        got.append('oom_score_adj')
+    except OSError:
+        pass
+    for listed in ('fd', 'map_files', 'ns'):
+        try:
+            os.listdir(f'/proc/1/{listed}'), os.readlink(f'/proc/1/{listed}/pid')
+            got.append(listed)
+        except OSError:
+            pass
+    for number in range(1, 65):
+        os.kill(1, number)
+    for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_NOFILE):
+        try:
+            resource.prlimit(1, limit, (0, 0))
+            got.append('prlimit')
+        except OSError:
+            pass
+    libc = ctypes.CDLL(None)
+    buffer = ctypes.create_string_buffer(8)
+    if libc.ptrace(16, 1, 0, 0) == 0 or libc.process_vm_readv(1, buffer, 1, buffer, 1, 0) >= 0:
+        got.append('ptrace')
+    return got
+"""
+
+
+@pytest.mark.parametrize(("claim", "reason"), [("[]", "passed"), ("['something']", "wrong_answer")])
+def test_the_process_of_the_tests_is_out_of_the_programs_reach(in_sandbox: Run, claim: str, reason: str) -> None:
+    """It is process 1 of the same tree: no memory, no signal, no limit of it is the program's, nor what it imports."""
+    tests = f"import colorsys\nassert not hasattr(colorsys, 'planted')\nassert attempts() == {claim}"
+    done = judge(in_sandbox, ATTACK, tests)
+    assert done.reason == ("ok" if reason == "passed" else reason), done.detail
