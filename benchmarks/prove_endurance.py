@@ -3,23 +3,26 @@
     python -m benchmarks.prove_endurance [bwrap|docker] [VERDICTS]
 
 Compares memory (this process and all below it), processes, mounts, control groups, temporary files and containers
-before and after. Writes docs/results/endurance-BACKEND.md; exit code 1 when something was left or memory grew by a tenth.
+before and after. Writes docs/results/endurance-BACKEND.md; exits with 1 when something is left or memory grew by a
+tenth.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agentrl_verifiers.code_tests import CodeTests
 
-from agentrl.api import Options, Services, Verdict
+from agentrl.api import Options, Services
 from agentrl.loops.verify import read_line
 from agentrl.sandbox import cgroup, open_sandbox
 from tests.processes import containers, descendants
@@ -32,20 +35,18 @@ QUICK = {"cpu_seconds": 1, "seconds": 4}
 HONEST = "def f(x):\n    return [x * {n}, str(x)]\n"
 
 
-def lines(number: int) -> list[dict[str, Any]]:
-    """Hostile cases, over and over, each after some honest programs that are all different."""
+def lines(number: int) -> Iterator[dict[str, Any]]:
+    """Hostile cases, over and over, each before some honest programs that are all different."""
     hostile = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
-    found: list[dict[str, Any]] = []
     for n in range(number):
         if n % EVERY == 0:
             case = hostile[n // EVERY % len(hostile)]
             comment = {key: f"{case[key]}\n# {n}\n" for key in ("program",) if key in case}
             task = case["task"] | {"limits": QUICK | case["task"].get("limits", {})}
-            found.append(case | comment | {"task": task})
+            yield case | comment | {"task": task}
         else:
             task = {"tests": f"assert f(2) == [{2 * n}, '2']"}
-            found.append({"id": f"honest-{n}", "program": HONEST.format(n=n), "task": task, "right": {"passed": True}})
-    return found
+            yield {"id": f"honest-{n}", "program": HONEST.format(n=n), "task": task, "right": {"passed": True}}
 
 
 def memory_mb(workers_only: bool = False) -> float:
@@ -73,15 +74,16 @@ def around() -> dict[str, Any]:
     }
 
 
-async def judge(verifier: CodeTests, cases: list[dict[str, Any]]) -> list[Verdict]:
-    """The verdicts, a bounded number at a time."""
-    places = asyncio.Semaphore(16)
+async def judge(verifier: CodeTests, cases: Iterator[dict[str, Any]], seen: Counter[str], wrong: Counter[str]) -> None:
+    """Judge all cases, a few at a time, and count reasons and wrong verdicts; nothing else of them is kept."""
 
-    async def one(case: dict[str, Any]) -> Verdict:
-        async with places:
-            return await verifier.verify(read_line(json.dumps(case))[1])
+    async def caller() -> None:
+        for case in cases:
+            verdict = await verifier.verify(read_line(json.dumps(case))[1])
+            seen[verdict.reason] += 1
+            wrong[case["id"]] += verdict.passed is not case["right"]["passed"]
 
-    return await asyncio.gather(*(one(case) for case in cases))
+    await asyncio.gather(*(caller() for _ in range(16)))
 
 
 async def main(backend: str, number: int) -> int:
@@ -90,34 +92,32 @@ async def main(backend: str, number: int) -> int:
     sandbox = open_sandbox(backend=backend)
     verifier = CodeTests(Options(), Services(available={"sandbox": sandbox}))
     cases = lines(number)
+    seen: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
     began = time.monotonic()
     try:
-        verdicts = await judge(verifier, cases[:WARM])
-        at_first = memory_mb()
-        verdicts += await judge(verifier, cases[WARM:])
-        at_last = memory_mb()
+        await judge(verifier, itertools.islice(cases, WARM), seen, wrong)
+        at_first = memory_mb(), memory_mb(workers_only=True)
+        await judge(verifier, cases, seen, wrong)
+        at_last = memory_mb(), memory_mb(workers_only=True)
     finally:
         await sandbox.close()
     taken = time.monotonic() - began
     after = around()
-    wrong = [case["id"] for case, verdict in zip(cases, verdicts, strict=True) if not _right(case, verdict)]
-    growth = at_last / at_first - 1
+    growth = at_last[0] / at_first[0] - 1
     rows = [f"| {name} | {count} | {after[name]} |" for name, count in before.items()]
-    rows.append(f"| memory after {WARM} and after all verdicts, MB | {at_first:.0f} | {at_last:.0f} ({growth:+.1%}) |")
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(v.reason for v in verdicts).most_common())
+    rows.append(f"| memory after {WARM} and after all, MB | {at_first[0]:.0f} | {at_last[0]:.0f} ({growth:+.1%}) |")
+    rows.append(f"| of that in workers, MB | {at_first[1]:.0f} | {at_last[1]:.0f} |")
+    reasons = ", ".join(f"{count} {reason}" for reason, count in seen.most_common())
     report = f"# {number} verdicts, tier `{sandbox.tier}`\n\n"
     report += f"`python -m benchmarks.prove_endurance {backend} {number}`, {taken:.0f} s.\n\n"
     report += "| | before | after |\n|---|---|---|\n" + "\n".join(rows)
-    report += f"\n\nVerdicts: {reasons}. Wrong: {len(wrong)} ({dict(Counter(wrong))})."
+    report += f"\n\nVerdicts: {reasons}. Wrong: {wrong.total()} {dict(+wrong)}."
     print(report)
     path = ROOT / "docs" / "results" / f"endurance-{backend}.md"
     path.write_text(report + "\n", encoding="utf-8")
     left = any(after[name] > count for name, count in before.items() if name != "open descriptors")
-    return 1 if left or growth > 0.1 or wrong else 0
-
-
-def _right(case: dict[str, Any], verdict: Verdict) -> bool:
-    return verdict.passed is case["right"]["passed"]
+    return 1 if left or growth > 0.1 or wrong.total() else 0
 
 
 if __name__ == "__main__":
