@@ -10,9 +10,9 @@ from agentrl.api import DataError, Env, PluginError, Sandbox, Services, Task, ne
 from agentrl.config import SandboxConfig
 from agentrl.loops.resolve import Resolved
 from agentrl.rollouts.scoring import Scorer
-from agentrl.sandbox import open_sandbox
+from agentrl.sandbox import WorkerProcesses, open_sandbox, open_workers
 
-OFFERED = frozenset({"sandbox"})
+OFFERED = frozenset({"sandbox", "workers"})
 """Names that a plugin may put into `needs`."""
 
 VERIFIER_TIMEOUT = 300.0
@@ -63,6 +63,8 @@ def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> 
         available["sandbox"] = open_sandbox(
             backend=config.backend, workers=config.workers, packages=tuple(config.packages)
         )
+    if "workers" in needs:
+        available["workers"] = open_workers(workers=config.workers)
     return Services(available=available)
 
 
@@ -71,6 +73,9 @@ async def close_services(services: Services) -> None:
     sandbox: Sandbox | None = services.available.get("sandbox")  # type: ignore[assignment]
     if sandbox is not None:
         await sandbox.close()
+    workers: WorkerProcesses | None = services.available.get("workers")  # type: ignore[assignment]
+    if workers is not None:
+        await workers.close()
 
 
 @asynccontextmanager
