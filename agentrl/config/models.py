@@ -153,7 +153,7 @@ class SandboxConfig(Section):
 
     backend: Literal["auto", "bwrap"] = Field("auto", description="isolation backend")
     workers: PositiveInt | None = Field(
-        None, description="warm workers, of the sandbox and of judging; null takes one per processor"
+        None, description="warm workers of the sandbox and of judging; null takes one per CPU"
     )
     packages: list[Text] = Field([], description="installed packages that programs may import beside the stdlib")
 

@@ -127,7 +127,7 @@ def test_memory_is_bounded(functions: str) -> None:
 def test_what_the_function_raises_is_told(functions: str, function: str) -> None:
     async def use(workers: WorkerProcesses) -> None:
         before = await workers.call(f"{functions}:pid", timeout=5)
-        with pytest.raises(CallFailed, match="RecursionError|TypeError"):
+        with pytest.raises(CallFailed, match=r"RecursionError|TypeError"):
             await workers.call(f"{functions}:{function}", timeout=5)
         assert await workers.call(f"{functions}:pid", timeout=5) == before
 
