@@ -1,10 +1,10 @@
-"""What the verifiers of answers share: the gold of a task as text."""
+"""What the verifiers of answers share: the gold of a task as text, and the form of a verdict."""
 
 from __future__ import annotations
 
 import math
 
-from agentrl.api import DataError, Task
+from agentrl.api import DataError, Task, Verdict
 
 
 def gold_text(task: Task) -> str:
@@ -22,3 +22,11 @@ def gold_text(task: Task) -> str:
     if not text:
         raise DataError("the task's answer is empty: nothing could be compared with it")
     return text
+
+
+def answer_verdict(name: str, reason: str, detail: str, seconds: float) -> Verdict:
+    """The verdict of a verifier of answers: 1.0, 0.0, or unjudged when our machinery failed."""
+    if reason == "verifier_error":
+        return Verdict(verifier=name, score=None, reason=reason, detail=detail, seconds=seconds)
+    passed = reason == "passed"
+    return Verdict(verifier=name, score=float(passed), passed=passed, reason=reason, detail=detail, seconds=seconds)

@@ -17,7 +17,7 @@ from agentrl.api import (
     Verifier,
     WorkersUnavailable,
 )
-from agentrl_verifiers.answers import gold_text
+from agentrl_verifiers.answers import answer_verdict, gold_text
 from agentrl_verifiers.math_answer.comparison import Exact
 from agentrl_verifiers.math_answer.decision import decide_with, read_gold
 from agentrl_verifiers.math_answer.extraction import extract
@@ -102,11 +102,3 @@ def check_gold(gold: str) -> None:
         raise DataError(f"the answer of the task has braces that do not close: {gold[:100]}")
     if not reading.nodes and not re.search(r"[^\W\d_]", reading.text):
         raise DataError(f"the answer of the task is neither mathematics nor words: {gold[:100]}")
-
-
-def answer_verdict(name: str, reason: str, detail: str, seconds: float) -> Verdict:
-    """The verdict of a verifier of answers: 1.0, 0.0, or unjudged when our machinery failed."""
-    if reason == "verifier_error":
-        return Verdict(verifier=name, score=None, reason=reason, detail=detail, seconds=seconds)
-    passed = reason == "passed"
-    return Verdict(verifier=name, score=float(passed), passed=passed, reason=reason, detail=detail, seconds=seconds)
