@@ -84,7 +84,7 @@ def same(gold: Reading, answer: Reading, oracle: Oracle) -> bool:
     if gold.text == answer.text:
         return not (gold.nodes and _undefined(gold.nodes[0]))
     in_words = not gold.nodes or not answer.nodes or "text" in (gold.nodes[0].op, answer.nodes[0].op)
-    if (in_words and same_wording(gold.words, answer.words)) or _same_choice(gold.text, answer.text):
+    if (in_words and same_wording(gold.words, answer.words)) or _same_choice(gold.plain, answer.plain):
         return not (gold.nodes and _undefined(gold.nodes[0]))
     if gold.nodes and gold.nodes[0].places and _DECIMAL_COMMA.fullmatch(answer.text):
         return decimal(answer.text.replace(",", ".")).value == gold.nodes[0].value
@@ -214,8 +214,16 @@ def same_expression(gold: Node, answer: Node, oracle: Oracle) -> bool:
 def _renamed(gold: Node, answer: Node) -> Node:
     """Another letter for the constant of integration C; the engineers' j for the imaginary unit."""
     missing, extra = gold.symbols - answer.symbols, answer.symbols - gold.symbols
-    if missing == {"C"} and len(extra) == 1 and extra <= set("KkcDAB"):
-        return _substituted(answer, next(iter(extra)), "C")
+    constant = Node("sym", name="C")
+    if (
+        gold.op == answer.op == "add"
+        and constant in gold.args
+        and missing == {"C"}
+        and len(extra) == 1
+        and extra <= set("KkcDAB")
+    ):
+        other = Node("sym", name=next(iter(extra)))
+        return _substituted(answer, other.name, "C") if other in answer.args else answer
     imaginary = any(node == Node("sym", name="i") for node in gold.walk())
     return _substituted(answer, "j", "i") if imaginary and "j" in extra else answer
 
@@ -259,8 +267,15 @@ def _same_tuples(gold: Node, answer: Node, oracle: Oracle) -> bool:
         return False
     pairs = gold.op == answer.op == "group" and len(left) == 2
     if pairs and gold.name != answer.name:
-        return False
+        # The bracket at an infinite end says nothing.
+        ends = [(gold.name[k], answer.name[k]) for k in (0, 1) if not _infinite(gold.args[k])]
+        if any(left_sign != right_sign for left_sign, right_sign in ends):
+            return False
     return all(same_node(g, a, oracle) for g, a in zip(left, right, strict=True))
+
+
+def _infinite(node: Node) -> bool:
+    return any(inner == Node("sym", name="oo") for inner in node.walk())
 
 
 def _entries(node: Node) -> tuple[Node, ...] | None:

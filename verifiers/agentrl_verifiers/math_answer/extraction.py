@@ -4,7 +4,8 @@ The rules, in order:
 
 1. Reasoning (`<think>` and its kin) is cut; reasoning that was never closed leaves no answer.
 2. A marked answer: `\\boxed{...}` (`\\fbox`), `<answer>...</answer>`, a line `#### ...`, `Answer: ...`, or "the final
-   (correct, real, ...) answer is ...". The last mark in the text counts, whatever its kind. A last box or tag that was
+   (correct, real, ...) answer is ...". The last mark in the text counts, whatever its kind; of labels and what rule 3
+   names, the last too. A last box or tag that was
    never closed, or that is empty, is no answer: nothing falls back to an earlier one. Boxes that stand in one
    list (`\\boxed{1}, \\boxed{2}` or joined by "and", "or") are one answer of several values.
 3. Else a named answer: the last "the answer (result, solution, ...) is ..." that its sentence does not deny.
@@ -29,7 +30,7 @@ _BETWEEN_BOXES = re.compile(r"[\s$]*(?:,\s*(?:and|or)?|;|and|or|\\text\{\s*(?:an
 _TAG = re.compile(r"<(?P<close>/)?answer>", re.IGNORECASE)
 _HASHES = re.compile(r"^[ \t>*]*####[ \t]*(?P<text>.*)$", re.MULTILINE)
 _SURE = r"(?:final|correct|real|actual|right|true)"
-_END_OF_LABEL = r"(?:\*\*|__)?\s*(?::|=|：|is:)\s*(?:\*\*|__)?"
+_END_OF_LABEL = r"(?:\*\*|__)?\s*(?::|：|is:)\s*(?:\*\*|__)?"
 _LABEL = re.compile(
     rf"(?<![A-Za-z])(?:{_SURE}\s+)?(?:answer|ans)(?![A-Za-z]){_END_OF_LABEL}"
     rf"|(?<![A-Za-z]){_SURE}\s+(?:answer|option|choice|result)\s+(?:is|was|would be|equals|=)(?![A-Za-z])\s*:?"
@@ -43,7 +44,7 @@ _NAMED = re.compile(
 )
 _DENIAL = re.compile(
     r"(?<![A-Za-z])(?:not|never|cannot|no|wrong|incorrect|mistaken|unsure|unknown|maybe|perhaps|possibly|might|guess|"
-    r"unless|if|common|tempting|naive)(?![A-Za-z])|n't(?![A-Za-z])|n’t(?![A-Za-z])",
+    r"unless|if|common|tempting|naive|some|others|would|could|should)(?![A-Za-z])|n't(?![A-Za-z])|n’t(?![A-Za-z])",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[^.\s\d])[.!](?=[\s*_\")\]]|$)|(?<=\d)[.!](?=[\s*_\")\]]|$)|\n|。")
@@ -59,6 +60,8 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _OTHER = re.compile(r"[,;(\s]*(?:or|and|maybe|but|perhaps|possibly|not|alternatively)(?![A-Za-z])", re.IGNORECASE)
+_MATH = re.compile(r"\$\$[^$]+\$\$|\\\[.*?\\\]|\\\(.*?\\\)|(?<!\\)\$[^$\n]+?(?<!\\)\$", re.DOTALL)
+_UNKNOWN = re.compile(r"(?<![A-Za-z])\d*[a-z]\s*[-+*/^]|[-+*/^]\s*\d*[a-z](?![A-Za-z])|\d[a-z](?![A-Za-z])")
 _WHOLE = 400
 """Characters up to which a response of one line may be an answer as a whole."""
 
@@ -88,7 +91,13 @@ def extract(response: str) -> Extracted | None:
     mark = _last_mark(text)
     if mark is not None:
         return mark if mark.texts else None
-    return _named(text) or _whole(text) or _last_sentence(text)
+    found = _named(text)
+    if found is not None:
+        return found
+    whole, stated = _whole(text), _last_sentence(text)
+    if whole is None or stated is None or not re.search(r"[A-Za-z]{2}", _without_math(text)):
+        return whole or stated
+    return Extracted("whole", (*whole.texts, *stated.texts), prose=True)
 
 
 def _after_reasoning(response: str) -> str | None:
@@ -105,7 +114,9 @@ def _last_mark(text: str) -> Extracted | None:
     if not found:
         return None
     start, mark = max(found, key=lambda pair: pair[0])
-    if mark.rule != "box" and "\\" in text[start:]:
+    if mark.rule == "label" and (later := _named(text, start)) is not None:
+        mark = later
+    if mark.rule not in ("box", "named") and "\\" in text[start:]:
         # A label or a tag around a box is the box's.
         inner = _last_box(text[start:])
         if inner is not None:
@@ -199,8 +210,8 @@ def _last_label(text: str) -> tuple[int, Extracted] | None:
     return None
 
 
-def _named(text: str) -> Extracted | None:
-    for match in reversed(list(_NAMED.finditer(text))):
+def _named(text: str, after: int = 0) -> Extracted | None:
+    for match in reversed(list(_NAMED.finditer(text, after + 1 if after else 0))):
         stated = _sentence_after(text, match.end())
         if stated and not _denied(text, match.start()):
             return Extracted("named", _prose(stated), prose=True)
@@ -210,7 +221,10 @@ def _named(text: str) -> Extracted | None:
 def _denied(text: str, place: int) -> bool:
     """Whether the sentence up to `place` denies or doubts what follows."""
     window = text[max(0, place - 200) : place]
-    ends = list(_SENTENCE_END.finditer(window))
+    ends = list(re.finditer(rf"{_SENTENCE_END.pattern}|;", window))
+    if window[ends[-1].end() if ends else 0 :].lstrip().startswith("("):
+        # An aside.
+        return True
     return _DENIAL.search(window, ends[-1].end() if ends else 0) is not None
 
 
@@ -237,16 +251,38 @@ def _whole(text: str) -> Extracted | None:
     return None if said else Extracted("whole", _prose(stripped), prose=True)
 
 
+def _without_math(text: str) -> str:
+    """The text with its delimited mathematics blanked out, every place kept."""
+    if len(re.findall(r"(?<!\\)\$", text)) % 2:
+        return text
+    return _MATH.sub(lambda match: " " * len(match[0]), text)
+
+
 def _last_sentence(text: str) -> Extracted | None:
     stripped = text.rstrip().rstrip(".!* ")
-    ends = list(_SENTENCE_END.finditer(stripped))
+    stripped = stripped[-4000:]
+    ends = list(_SENTENCE_END.finditer(_without_math(stripped)))
     sentence = stripped[ends[-1].end() if ends else 0 :]
+    display = re.search(r"(?:\\\[(?:(?!\\\[).)*\\\]|\$\$[^$]+\$\$)$", stripped, re.DOTALL)
+    if display is not None:
+        sentence = display[0]
     if len(sentence) > _WHOLE or "?" in sentence or _DENIAL.search(sentence):
         return None
-    said = list(_STATES.finditer(sentence))
+    prose = _without_math(sentence)
+    so = list(re.finditer(r"(?<![A-Za-z])(?:hence|thus|therefore|so|then|giving)(?![A-Za-z])", prose, re.IGNORECASE))
+    if so and re.search(r"[\d$\\]", sentence[so[-1].end() :]):
+        sentence, prose = sentence[so[-1].end() :], prose[so[-1].end() :]
+    said = list(_STATES.finditer(prose))
+    if said and re.search(r"[\d$\\]", sentence[said[-1].end() :]):
+        # What is equated with an unknown expression is no answer: 2x + 1 = 5.
+        equation = said[-1][0] == "=" and _UNKNOWN.search(prose[: said[-1].start()])
+        return None if equation else Extracted("sentence", _prose(sentence[said[-1].end() :]), prose=True)
+    segments = list(_MATH.finditer(sentence)) if prose != sentence else []
+    if segments and not re.search(r"\d", sentence[segments[-1].end() :]):
+        return Extracted("sentence", (segments[-1][0],), prose=True)
     if said and sentence[said[-1].end() :].strip():
         return Extracted("sentence", _prose(sentence[said[-1].end() :]), prose=True)
-    numbers = _NUMBER.findall(sentence)
+    numbers = _NUMBER.findall(prose)
     return Extracted("sentence", (numbers[0],), prose=True) if len(numbers) == 1 else None
 
 

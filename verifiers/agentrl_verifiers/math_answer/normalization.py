@@ -39,7 +39,9 @@ _DROPPED = re.compile(
     r"\\(?:left|right|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg|displaystyle|textstyle|limits|nolimits|"
     r"middle)(?![A-Za-z])\.?"
 )
-_SPACES = re.compile(r"\\[,;:> ]|\\(?:quad|qquad|thinspace|enspace|space|hfill)(?![A-Za-z])|~|\\phantom\{[^{}]*\}")
+_SPACES = re.compile(
+    r"(?<!\\)\\[,;:> ]|\\(?:quad|qquad|thinspace|enspace|space|hfill)(?![A-Za-z])|~|\\phantom\{[^{}]*\}"
+)
 _GROUPED = re.compile(r"(?<=\d)(?:\{,\}|\\,\\!|,\\!|,\s*\\!)\s*(?=\d)")
 _RENAMED = (
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
@@ -57,6 +59,7 @@ _RENAMED = (
     (re.compile(r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])"), "|"),
     (re.compile(r"\\(?:ast|star)(?![A-Za-z])"), "*"),
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
+    (re.compile(r"\\(?:angle|triangle|overline(?=\s*\{[A-Z]{2}\})|overrightarrow|vec)(?![A-Za-z])"), ""),
     (re.compile(r"\^\s*\{\s*\\(?:circ|degree)\s*\}|\^\s*\\circ(?![A-Za-z])|\\degree(?![A-Za-z])"), r"\\degree "),
     (re.compile(r"\\(?:mathbb|Bbb)\s*\{?\s*R\s*\}?"), r"\\reals "),
     (re.compile(r"\\(?:var)(epsilon|phi|theta|rho)(?![A-Za-z])"), r"\\\1"),

@@ -18,7 +18,9 @@ MOST_CHARACTERS = 2000
 
 _PLAIN = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _CLOCK = re.compile(r"(?P<h>[01]?\d|2[0-4]):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?\s*(?P<half>[ap])?(?(half)\.?m\.?)", re.I)
-_BASED = re.compile(r"\(?(?P<digits>[0-9A-Z]*\d[0-9A-Z]*|[A-F]{2,})\)?\s*_\s*\{?\s*(?P<base>\d\d?)\s*\}?")
+_BASED = re.compile(
+    r"\(?(?P<digits>[0-9A-Z]*\d[0-9A-Z]*|[A-F]{2,})\)?\s*_\s*\{?\s*(?P<base>\d\d?|two|eight|ten|sixteen)\s*\}?"
+)
 _IN_WORDS = {"two": 2, "binary": 2, "eight": 8, "ten": 10, "sixteen": 16}
 _DIMENSIONS = re.compile(r"\d+(?:\s*(?:\\times|x|X|by)\s*\d+)+")
 _RESIDUE = re.compile(
@@ -41,6 +43,11 @@ class Reading:
     text: str
     nodes: tuple[Node, ...]
     words: str
+
+    @property
+    def plain(self) -> str:
+        """The text without the marks around words."""
+        return re.sub(rf"[{OPEN_TEXT}{CLOSE_TEXT}]", "", self.text)
 
     @property
     def mathematical(self) -> bool:
@@ -86,8 +93,10 @@ def balanced(text: str) -> bool:
 
 def _unwrapped(text: str) -> str:
     """Without brackets of prose around a plain number or word: `(42)`."""
-    match = re.fullmatch(r"\(\s*([-+]?\d+(?:\.\d+)?|[A-J])\s*\)", text)
-    return match[1] if match else text
+    match = re.fullmatch(rf"{OPEN_TEXT}?\(\s*([-+]?\d+(?:\.\d+)?|[A-J])\s*\){CLOSE_TEXT}?", text)
+    if match:
+        return match[1]
+    return re.sub(r"^(?:\\approx|(?:approximately|about|roughly|around|nearly|exactly|only|just)(?=\s))\s*", "", text)
 
 
 def _typed(text: str) -> tuple[Node, ...]:

@@ -23,11 +23,22 @@ def named(node: Node) -> tuple[str, Node] | None:
     return name, right
 
 
+def _oriented(node: Node) -> Node:
+    """`5 = x` is `x = 5`."""
+    if node.op == "rel" and node.name == "=" and _name(node.args[0]) is None and _name(node.args[1]) is not None:
+        return Node("rel", (node.args[1], node.args[0]), "=")
+    return node
+
+
 def _name(node: Node) -> str | None:
     if node.op == "sym" and node.symbols:
         return node.name
     if node.op == "text":
         return node.name
+    factors = [inner for inner in node.walk() if inner.op != "mul"]
+    if node.op == "mul" and all(factor.op == "sym" and factor.name.isupper() for factor in factors):
+        # A segment or a triangle, such as AB.
+        return "".join(sorted(factor.name for factor in factors))
     if node.op == "mul" and node.args[0].op == "sym" and node.args[0].name.split("_")[0] in _FUNCTION_NAMES:
         return node.args[0].name + "(" + ",".join(sorted(node.args[1].symbols)) + ")"
     if node.op == "group" and all(item.op == "sym" for item in node.args):
@@ -43,6 +54,7 @@ def stated(node: Node) -> Node:
 
 def same_relation(gold: Node, answer: Node, oracle: Any, same_node: SameNode) -> bool:
     """Whether a relation is the gold's, or states the gold's value."""
+    gold, answer = _oriented(gold), _oriented(answer)
     if gold.op != "rel":
         return _states(gold, answer, oracle, same_node)
     gold_named = named(gold)

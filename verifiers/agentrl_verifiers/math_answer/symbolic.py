@@ -13,6 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath  # type: ignore[import-untyped]
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy  # type: ignore[import-untyped]
+from math_verify import verify  # type: ignore[import-untyped]
+from sympy import Expr  # type: ignore[import-untyped]
 
 from agentrl.api import JSON
 from agentrl_verifiers.math_answer.comparison import Exact
@@ -231,14 +234,12 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _math_verify(gold: str, answer: str) -> bool:
-    from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy  # type: ignore[import-untyped]
-    from math_verify import verify  # type: ignore[import-untyped]
-
     read = []
     for text in (gold, answer):
         latex = re.sub(f"{OPEN_TEXT}([^{CLOSE_TEXT}]*){CLOSE_TEXT}", r"\\text{\1}", text)
         try:
-            read.append(latex2sympy(latex, conversion_config=ConversionConfig(lowercase_symbols=False)))
+            parsed = latex2sympy(latex, conversion_config=ConversionConfig(lowercase_symbols=False))
+            read.append(parsed.doit() if isinstance(parsed, Expr) else parsed)
         except Exception:  # its parser raises bare Exception for what it cannot read to the end
             return False
     try:

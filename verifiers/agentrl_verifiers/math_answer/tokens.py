@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     r"|(?P<points>\d{1,3}(?:\.\d{3}){2,}(?![.\d]))"
     r"|(?P<number>(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d{1,4}(?![\w.]))?)"
     r"|(?P<dots>\.\.\.+|\\ldots)"
-    r"|(?P<row>\\\\)"
+    r"|(?P<row>\\\\(?:\s*\[\s*[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\])?)"
     r"|(?P<command>\\(?:[A-Za-z]+|[{}|]))"
     r"|(?P<letters>[A-Za-z]+)"
     r"|(?P<foreign>[^\W\d_\x00-\x7f]+)"

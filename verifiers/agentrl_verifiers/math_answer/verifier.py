@@ -6,6 +6,8 @@ import re
 import time
 from typing import ClassVar
 
+from pydantic import Field
+
 from agentrl.api import (
     CallCrashed,
     CallTimeout,
@@ -33,7 +35,7 @@ class MathAnswerOptions(Options):
     seconds: processor time that a worker may spend on one answer, at most twice as much by the clock.
     """
 
-    seconds: float = 2.0
+    seconds: float = Field(1.5, gt=0, allow_inf_nan=False)
 
 
 class MathAnswer(Verifier):
