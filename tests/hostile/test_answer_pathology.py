@@ -1,4 +1,4 @@
-"""Answers made to hang, crash or fill the memory of a grader: judged or too complex, soon, and the next one is judged."""
+"""Answers made to hang, crash or fill a grader: judged or too complex, soon, and the next one is judged."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def test_it_is_judged_soon_and_the_next_one_too(name: str) -> None:
     response = CASES[name]
     if name in ("brackets", "braces", "nested boxes", "clauses", "signs"):
         golds = ("10",)
-    verdicts = judge_all(MathAnswer, [*((response, gold) for gold in golds), (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")], workers=1)
+    verdicts = judge_all(
+        MathAnswer, [*((response, gold) for gold in golds), (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")], workers=1
+    )
     for verdict in verdicts[:-1]:
         check(verdict)
     assert verdicts[-1].passed, verdicts[-1]
@@ -131,13 +133,3 @@ def test_a_tower_as_gold_is_met_by_itself_alone() -> None:
     same, other = judge_all(MathAnswer, [(f"\\boxed{{{gold}}}", gold), (r"\boxed{9^{9^{9^8}}}", gold)], workers=1)
     assert same.passed
     check(other)
-
-
-def test_an_answer_that_kills_its_worker_twice_is_too_complex(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes all memory is the answer's doing when it happens again."""
-    from agentrl_verifiers.math_answer import verifier
-
-    monkeypatch.setattr(verifier, "_DECIDE", "os:abort")
-    monkeypatch.setattr("agentrl.sandbox.judging._Process._prepare", lambda self, function: self._read(1e12) if not self._loaded else None)
-    (verdict,) = judge_all(MathAnswer, [(r"\boxed{\sqrt{8}}", r"\sqrt{2}")], workers=1)
-    assert (verdict.passed, verdict.reason) in ((False, "too_complex"), (None, "verifier_error"))

@@ -32,6 +32,8 @@ def decide_with(gold: str, texts: list[str], prose: bool, oracle: Oracle) -> tup
                 return "passed", ""
         except TooComplex as error:
             refused = refused or str(error)
+        except RecursionError:
+            refused = refused or "nested too deeply"
     if refused:
         return "too_complex", refused
     return "wrong_answer", f"expected {_show(gold)}, got {_show(texts[0])}"

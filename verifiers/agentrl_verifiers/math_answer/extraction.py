@@ -62,6 +62,7 @@ _CLAUSE = re.compile(
 _OTHER = re.compile(r"[,;(\s]*(?:or|and|maybe|but|perhaps|possibly|not|alternatively)(?![A-Za-z])", re.IGNORECASE)
 _MATH = re.compile(r"\$\$[^$]+\$\$|\\\[.*?\\\]|\\\(.*?\\\)|(?<!\\)\$[^$\n]+?(?<!\\)\$", re.DOTALL)
 _UNKNOWN = re.compile(r"(?<![A-Za-z])\d*[a-z]\s*[-+*/^]|[-+*/^]\s*\d*[a-z](?![A-Za-z])|\d[a-z](?![A-Za-z])")
+_LONGEST_NEST = 20_000  # characters: taking boxes off one by one is quadratic
 _WHOLE = 400
 """Characters up to which a response of one line may be an answer as a whole."""
 
@@ -156,7 +157,7 @@ def _last_box(text: str) -> tuple[int, Extracted] | None:
 
 def unbox(text: str) -> str:
     """The content of boxes inside a text: `\\boxed{\\boxed{1}}` says 1."""
-    while (match := _BOX.match(text.strip())) and match["brace"]:
+    while len(text) <= _LONGEST_NEST and (match := _BOX.match(text.strip())) and match["brace"]:
         text = text.strip()
         end = closing_brace(text, match.end() - 1)
         if end != len(text) - 1:

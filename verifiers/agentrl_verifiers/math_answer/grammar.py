@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from agentrl_verifiers.math_answer.expressions import DEEPEST, Expressions
+from agentrl_verifiers.math_answer.commands import DEEPEST
+from agentrl_verifiers.math_answer.expressions import Expressions
 from agentrl_verifiers.math_answer.nodes import Node, TooComplex
 from agentrl_verifiers.math_answer.tokens import tokenize
 from agentrl_verifiers.math_answer.units import CURRENCIES
 
 _RELATIONS = {
-    "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\approx": "~", "\\in": "in", "\\equiv": "=",
-    "\\sim": "~", "\\lt": "<", "\\gt": ">",
+    "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\approx": "~", "\\in": "in",
+    "\\equiv": "=",     "\\sim": "~", "\\lt": "<", "\\gt": ">",
 }  # fmt: skip
 _SETS = {"\\cup": "union", "\\cap": "inter", "\\setminus": "minus"}
 
@@ -17,7 +18,10 @@ _SETS = {"\\cup": "union", "\\cap": "inter", "\\setminus": "minus"}
 def parse(text: str) -> Node:
     """Read a normalised text. Raises Unreadable, and TooComplex for what is too deep or too long."""
     parser = _Parser(tokenize(text))
-    node = parser.list_until_end()
+    try:
+        node = parser.list_until_end()
+    except RecursionError:
+        raise TooComplex("nested too deeply") from None
     parser.expect_end()
     return node
 

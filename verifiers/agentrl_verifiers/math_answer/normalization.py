@@ -33,7 +33,7 @@ _CHARACTERS = {
     "⋯": r"\ldots ", "⟨": r"\langle ", "⟩": r"\rangle ", "〈": r"\langle ", "〉": r"\rangle ", "。": ".", "∗": "*",
     "：": ":", "∶": ":", "θ": r"\theta ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
 }  # fmt: skip
-_TEXT = r"(?:text(?:bf|it|rm|sf|tt|normal|sc|up)?|mathrm|mathbf|mathsf|mathit|mathtt|operatorname\*?|mbox|hbox|emph|bm|boldsymbol)"
+_TEXT = r"(?:text(?:bf|it|rm|sf|tt|normal|sc|up)?|math(?:rm|bf|sf|it|tt)|operatorname\*?|[mh]box|emph|bm|boldsymbol)"
 _TEXT_COMMAND = re.compile(rf"\\{_TEXT}\s*\{{([^{{}}]*)\}}")
 _DROPPED = re.compile(
     r"\\(?:left|right|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg|displaystyle|textstyle|limits|nolimits|"

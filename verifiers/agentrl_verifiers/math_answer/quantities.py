@@ -46,7 +46,7 @@ def same_percent(gold: Node, answer: Node, oracle: Equality) -> bool:
 
 
 def same_quantity(gold: Node, answer: Node, oracle: Equality, scalars: Scalars) -> bool:
-    """A gold without a unit takes any; a gold with one takes the bare figure, its own unit, and what converts into it."""
+    """A gold without a unit takes any; a gold with one takes the bare figure, its unit, and what converts into it."""
     gold, answer = _percent(gold), _percent(answer)
     if gold.op == answer.op == "quantity":
         (left, factor), (right, other) = unit_of(gold.name), unit_of(answer.name)
