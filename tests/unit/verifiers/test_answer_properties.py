@@ -21,7 +21,8 @@ from agentrl.api import DataError, Services, Task, Verifier
 from tests.support_answers import judge_all, rollout_of, verdict
 
 PIECES = ["\\boxed{", "}", "{", "\\frac", "\\sqrt", "1", "2.5", "x", "^", "_", "(", ")", ",", "=", "<", "%", "$", " ",
-          "\n", "\\text{", "#### ", "Answer: ", "and", "or", "\\pm", "\\cup", "|", "!", "/", "cm", "\\begin{pmatrix}", "&",
+          "\n", "\\text{", "#### ", "Answer: ", "and", "or", "\\pm", "\\cup", "|", "!", "/", "cm", "\\begin{pmatrix}",
+          "&",
           "\\\\", "<think>", "</think>", "<answer>", "²", "½", "−", "...", "e", "i", "\\infty", "["]  # fmt: skip
 TEXT = st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 NUMBERS = st.integers(-(10**30), 10**30) | st.integers(-50, 50)
