@@ -4,12 +4,16 @@ from agentrl.api.code import extract_program, strip_reasoning
 from agentrl.api.env import Demonstration, Env, Options, StepResult
 from agentrl.api.errors import (
     AgentRLError,
+    CallCrashed,
+    CallFailed,
+    CallTimeout,
     ConfigError,
     DataError,
     ModelError,
     PluginError,
     SandboxUnavailable,
     TooManyFailures,
+    WorkersUnavailable,
     nearest,
 )
 from agentrl.api.seeds import keyed_seed
@@ -57,7 +61,10 @@ __all__ = [
     "AgentRLError",
     "Box",
     "Call",
+    "CallCrashed",
+    "CallFailed",
     "CallResult",
+    "CallTimeout",
     "CallsExecution",
     "Completion",
     "ConfigError",
@@ -92,6 +99,7 @@ __all__ = [
     "Verdict",
     "Verifier",
     "Workers",
+    "WorkersUnavailable",
     "extract_program",
     "keyed_seed",
     "nearest",

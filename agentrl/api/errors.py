@@ -36,6 +36,22 @@ class SandboxUnavailable(AgentRLError):
     """No sandbox backend can run here; the text says how to get one."""
 
 
+class CallTimeout(AgentRLError):
+    """A call in a worker process used more time than it was given; the worker was killed."""
+
+
+class CallCrashed(AgentRLError):
+    """A worker process ended during a call: out of memory, a crash of the interpreter, killed by somebody."""
+
+
+class CallFailed(AgentRLError):
+    """The function that a worker process called raised an exception; the text is its traceback."""
+
+
+class WorkersUnavailable(AgentRLError):
+    """No worker process could be started, or it could not import what it was to call; the text says why."""
+
+
 class TooManyFailures(AgentRLError):
     """More rollouts failed through the author's code than the configuration allows; carries the first traceback."""
 

@@ -195,7 +195,13 @@ class Workers(Protocol):
     """Killable trusted worker processes for judging that may hang or eat memory."""
 
     async def call(self, function: str, *args: JSON, timeout: float) -> JSON:
-        """Call `module:function` with plain data in a worker; the worker is killed at `timeout` seconds."""
+        """Call `module:function` with plain data in a worker and return the plain data that it returns.
+
+        timeout: seconds of processor time; twice as much wall time is the safety net of a loaded machine. Calls wait
+        in order for a free worker, and importing the module does not count. Raises CallTimeout (the worker was
+        killed), CallCrashed (it died: out of memory, a crash), CallFailed (the function raised) and
+        WorkersUnavailable (no worker, or no such function); whatever happened, the next call has a fresh worker.
+        """
         ...
 
 

@@ -17,9 +17,7 @@ def verify(
     verifier: Annotated[str, typer.Argument(help="Verifier: a name, file.py:Class or module:Class.")],
     file: Annotated[str, typer.Argument(help='Lines {"id", "response" or "program", "task": {...}}.')],
     sandbox: Annotated[str, typer.Option("--sandbox", help="Isolation backend.")] = "auto",
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="Sandbox workers; default one per processor.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Warm workers; default one per processor.")] = None,
     set_: SetOption = None,
     json_: JsonOption = False,
 ) -> None:

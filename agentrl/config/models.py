@@ -157,10 +157,12 @@ class DockerConfig(Section):
 
 
 class SandboxConfig(Section):
-    """Where untrusted programs run."""
+    """Where untrusted programs run, and how many processes judge."""
 
     backend: Literal["auto", "bwrap", "docker"] = Field("auto", description="isolation backend")
-    workers: PositiveInt | None = Field(None, description="warm workers; null takes one per processor")
+    workers: PositiveInt | None = Field(
+        None, description="warm workers of the sandbox and of judging; null takes one per CPU"
+    )
     packages: list[Text] = Field([], description="installed packages that programs may import beside the stdlib")
     docker: DockerConfig = DockerConfig()
 

@@ -10,9 +10,9 @@ from agentrl.api import DataError, Env, PluginError, Sandbox, Services, Task, ne
 from agentrl.config import SandboxConfig
 from agentrl.loops.resolve import Resolved
 from agentrl.rollouts.scoring import Scorer
-from agentrl.sandbox import DockerSettings, open_sandbox
+from agentrl.sandbox import DockerSettings, WorkerProcesses, open_sandbox, open_workers
 
-OFFERED = frozenset({"sandbox"})
+OFFERED = frozenset({"sandbox", "workers"})
 """Names that a plugin may put into `needs`."""
 
 VERIFIER_TIMEOUT = 300.0
@@ -66,6 +66,8 @@ def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> 
             packages=tuple(config.packages),
             docker=DockerSettings(**config.docker.model_dump()),
         )
+    if "workers" in needs:
+        available["workers"] = open_workers(workers=config.workers)
     return Services(available=available)
 
 
@@ -74,6 +76,9 @@ async def close_services(services: Services) -> None:
     sandbox: Sandbox | None = services.available.get("sandbox")  # type: ignore[assignment]
     if sandbox is not None:
         await sandbox.close()
+    workers: WorkerProcesses | None = services.available.get("workers")  # type: ignore[assignment]
+    if workers is not None:
+        await workers.close()
 
 
 @asynccontextmanager
