@@ -27,6 +27,7 @@ class Cgroup:
     unified: bool
     _limit: int = field(default=0)
     _killed: int = field(default=0)
+    _events: int = field(default=-1)
 
     @property
     def folders(self) -> list[str]:
@@ -43,16 +44,23 @@ class Cgroup:
 
     def killed_for_memory(self) -> int:
         """How many processes the kernel has killed for memory in this group; also after its removal."""
-        name = "memory.events" if self.unified else "memory.oom_control"
-        for line in _read(self.memory / name).splitlines():
-            word, _, count = line.partition(" ")
-            if word == "oom_kill":
-                self._killed = int(count)
+        if self._events < 0:
+            # Kept open: this is asked twice for every program.
+            name = "memory.events" if self.unified else "memory.oom_control"
+            with contextlib.suppress(OSError):
+                self._events = os.open(self.memory / name, os.O_RDONLY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            for line in os.pread(self._events, 4096, 0).splitlines():
+                if line.startswith(b"oom_kill "):
+                    self._killed = int(line.split()[1])
         return self._killed
 
     def remove(self) -> None:
         """Remove the folders; the kernel needs a moment after the last process died."""
         self.killed_for_memory()
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
         for folder in self.folders:
             _remove(Path(folder))
 
