@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from agentrl_verifiers.choice import Choice
 from agentrl_verifiers.exact import ExactText
@@ -138,3 +140,26 @@ def test_a_tower_as_gold_is_met_by_itself_alone() -> None:
     same, other = judge_all(MathAnswer, [(f"\\boxed{{{gold}}}", gold), (r"\boxed{9^{9^{9^8}}}", gold)], workers=1)
     assert same.passed
     check(other)
+
+
+PIECES = (
+    *"0123456789+-*/^_=<>()[]{},.;:|!%$ xynπ∞√",
+    r"\frac{", r"\sqrt{", r"\sin", r"\log_", r"\pi", r"\infty", r"\{", r"\}", r"\cup", r"\le", r"\begin{pmatrix}",
+    r"\end{pmatrix}", r"\\", "&", r"\text{ cm}", r"\circ", r"\binom{", r"\sum_{k=1}^{3}", r"\int_0^1", r"\,dx",
+    "i", "e", "}{",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_random_mathematics_is_judged(seed: int) -> None:
+    """Whatever the pieces make together, in a worker or not: a verdict on the answer, never an error."""
+    rng = random.Random(seed)
+    golds = ("10", r"\frac{1}{\sqrt{2}}", "x^2+1", r"\{1,2\}", "(1,2]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "x>3")
+    pairs = [
+        ("\\boxed{" + "".join(rng.choices(PIECES, k=rng.randint(1, 14))) + "}", golds[n % len(golds)])
+        for n in range(120)
+    ]
+    for pair, verdict in zip(pairs, judge_all(MathAnswer, pairs), strict=True):
+        assert verdict.score in (0.0, 1.0), (pair, verdict)
+        assert verdict.seconds < 5, (pair, verdict)
