@@ -52,7 +52,7 @@ from agentrl.api.types import (
     sampled_ids,
 )
 from agentrl.api.values import same_text, same_value
-from agentrl.api.verifier import Verifier
+from agentrl.api.verifier import Example, Verifier
 
 __all__ = [
     "JSON",
@@ -71,6 +71,7 @@ __all__ = [
     "DataError",
     "Demonstration",
     "Env",
+    "Example",
     "Execution",
     "Group",
     "Judge",

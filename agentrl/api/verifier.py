@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel
 
 from agentrl.api.env import Options
 from agentrl.api.services import Services
-from agentrl.api.types import Rollout, Task, Verdict
+from agentrl.api.types import JSON, Rollout, Task, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A response to a task, and what must become of it; `agentrl verifier check` judges it.
+
+    kind: `gold`, `near miss` (wrong by little) or `hack` (made to pass without being right). task: the data of the
+    task, as in a line of `agentrl verify`.
+
+    Example: `Example(kind="near miss", task={"answer": "42"}, response="The answer is 43.", passes=False)`.
+    """
+
+    kind: str
+    task: Mapping[str, JSON]
+    response: str
+    passes: bool
 
 
 class Verifier:
@@ -28,6 +45,11 @@ class Verifier:
     def __init__(self, options: BaseModel, services: Services) -> None:
         self.options = options
         self.services = services
+
+    @classmethod
+    def examples(cls) -> Sequence[Example]:
+        """Responses with the right verdict: at least a gold one, and what has to fail. They show what is judged how."""
+        return ()
 
     def check_task(self, task: Task) -> None:
         """Raise `DataError` for a task that this verifier cannot judge (gold that does not parse, a missing key).

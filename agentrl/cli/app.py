@@ -17,8 +17,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 env_app = typer.Typer(help="Environments.", no_args_is_help=True)
+verifier_app = typer.Typer(help="Verifiers.", no_args_is_help=True)
 config_app = typer.Typer(help="Configuration.", no_args_is_help=True)
 app.add_typer(env_app, name="env")
+app.add_typer(verifier_app, name="verifier")
 app.add_typer(config_app, name="config")
 
 app.command("train")(run.train)
@@ -28,6 +30,9 @@ app.command("verify")(judge.verify)
 app.command("doctor")(inspect.doctor)
 env_app.command("list")(inspect.env_list)
 env_app.command("show")(inspect.env_show)
+verifier_app.command("list")(inspect.verifier_list)
+verifier_app.command("show")(inspect.verifier_show)
+verifier_app.command("check")(judge.check)
 config_app.command("show")(inspect.config_show)
 
 _debug = False

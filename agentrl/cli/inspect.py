@@ -1,7 +1,8 @@
-"""Commands that only look: env list, env show, config show, doctor."""
+"""Commands that only look: env and verifier list and show, config show, doctor."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import platform
@@ -10,10 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 
 from agentrl.cli.options import ConfigOption, EnvOption, JsonOption, ModelOption, SetOption, layers
 from agentrl.config import describe, sources, value_at
-from agentrl.plugins import installed, load_env
+from agentrl.plugins import installed, load_env, load_verifier
 from agentrl.report.text import table
 
 PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "math-verify", "docker", "vllm", "deepspeed")
@@ -21,7 +23,16 @@ PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "math-ver
 
 def env_list(json_: JsonOption = False) -> None:
     """List the installed environments."""
-    plugins = installed("agentrl.envs")
+    _list("agentrl.envs", json_)
+
+
+def verifier_list(json_: JsonOption = False) -> None:
+    """List the installed verifiers."""
+    _list("agentrl.verifiers", json_)
+
+
+def _list(group: str, json_: bool) -> None:
+    plugins = installed(group)
     if json_:
         print(json.dumps([{"name": p.name, "class": p.target, "package": p.package} for p in plugins]))
         return
@@ -31,15 +42,33 @@ def env_list(json_: JsonOption = False) -> None:
 def env_show(name: Annotated[str, typer.Argument(help="Environment: a name, file.py:Class or module:Class.")]) -> None:
     """Show an environment's options, services and default reward."""
     env = load_env(name)
-    print((env.__doc__ or "").strip() + "\n")
-    rows = []
-    for key, field in env.Options.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        shown = "required" if field.is_required() else json.dumps(default, default=str)
-        rows.append([f"env.options.{key}", shown, field.description])
-    print("\n".join(table(["option", "default", "meaning"], [[str(cell or "") for cell in row] for row in rows])))
+    print(inspect.cleandoc(env.__doc__ or "") + "\n")
+    _print_options(env.Options, "env.options")
     print(f"\nneeds: {', '.join(sorted(env.needs)) or 'nothing'}\nsplits: {', '.join(env.splits)}")
     print(f"default reward: {json.dumps(env.default_reward)}")
+
+
+def verifier_show(
+    name: Annotated[str, typer.Argument(help="Verifier: a name, file.py:Class or module:Class.")],
+) -> None:
+    """Show a verifier's options, services and examples."""
+    verifier = load_verifier(name)
+    print(inspect.cleandoc(verifier.__doc__ or "") + "\n")
+    _print_options(verifier.Options, "options")
+    print(f"\nneeds: {', '.join(sorted(verifier.needs)) or 'nothing'}")
+    print(f"judges correctness: {'yes' if verifier.correctness else 'no'}")
+    for example in verifier.examples():
+        verdict = "passes" if example.passes else "fails"
+        print(f"{example.kind} {verdict}: {json.dumps({'task': example.task, 'response': example.response})}")
+
+
+def _print_options(options: type[BaseModel], prefix: str) -> None:
+    rows = []
+    for key, field in options.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else json.dumps(default, default=str)
+        rows.append([f"{prefix}.{key}", shown, field.description])
+    print("\n".join(table(["option", "default", "meaning"], [[str(cell or "") for cell in row] for row in rows])))
 
 
 def config_show(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from typing import Annotated, Any
@@ -10,7 +11,8 @@ import typer
 
 from agentrl.api import ConfigError
 from agentrl.cli.options import JsonOption, SetOption, layers
-from agentrl.config import Layer, merge, parse
+from agentrl.config import Config, Layer, merge, parse
+from agentrl.report.text import table
 
 
 def verify(
@@ -25,13 +27,7 @@ def verify(
 
     Exit code 0 when all lines were judged, 3 when some were unjudged, 2 for bad input.
     """
-    given = layers(None, set_, sandbox__backend=sandbox, sandbox__workers=workers)
-    options: dict[str, Any] = {}
-    for layer in given:
-        for key in layer.settings.keys() - {"sandbox", "options"}:
-            raise ConfigError(f"--set {key}: `verify` takes keys under sandbox and options (those of the verifier)")
-        options = merge(options, layer.settings.get("options") or {})
-    settings = parse([Layer(layer.source, {"sandbox": layer.settings.get("sandbox") or {}}) for layer in given])
+    settings, options = _settings(set_, sandbox, workers)
     from agentrl.loops.verify import verify_file
 
     outcome = verify_file(
@@ -47,3 +43,47 @@ def verify(
         counts = f"{outcome.passed} passed, {outcome.judged - outcome.passed} failed, {outcome.unjudged} unjudged"
         print(f"{counts}, {outcome.refused} refused{tier}", file=sys.stderr)
     sys.exit(outcome.exit_code)
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="Verifier: a name, file.py:Class or module:Class.")],
+    sandbox: Annotated[str, typer.Option("--sandbox", help="Isolation backend.")] = "auto",
+    workers: Annotated[int | None, typer.Option("--workers", help="Warm workers; default one per processor.")] = None,
+    set_: SetOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Check a verifier: gold passes; empty, junk, near misses and hacks fail; its speed is printed.
+
+    Exit code 0 when every response was judged as it has to be, 3 otherwise.
+    """
+    settings, options = _settings(set_, sandbox, workers)
+    from agentrl.loops.check_verifier import check_verifier
+
+    report = check_verifier(name, sandbox=settings.sandbox, options=options)
+    if json_:
+        print(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
+        sys.exit(report.exit_code)
+    rows = [
+        ["ok" if one.right else "WRONG", one.kind, one.reason, one.response[:60].replace("\n", " "), one.detail[:60]]
+        for one in report.checks
+    ]
+    print("\n".join(table(["", "kind", "reason", "response", "detail"], rows)))
+    wrong = sum(not one.right for one in report.checks)
+    print(f"\n{len(report.checks)} responses, {wrong} judged wrongly")
+    print(
+        f"{report.rate:.0f} verdicts/s; latency median {1e3 * report.median:.1f} ms, "
+        f"slowest {1e3 * report.slowest:.1f} ms"
+    )
+    sys.exit(report.exit_code)
+
+
+def _settings(assignments: list[str] | None, sandbox: str, workers: int | None) -> tuple[Config, dict[str, Any]]:
+    """The settings of the services, and the verifier's options; any other key is an error."""
+    given = layers(None, assignments, sandbox__backend=sandbox, sandbox__workers=workers)
+    options: dict[str, Any] = {}
+    for layer in given:
+        for key in layer.settings.keys() - {"sandbox", "options"}:
+            raise ConfigError(f"--set {key}: only keys under sandbox and options (of the verifier) are taken here")
+        options = merge(options, layer.settings.get("options") or {})
+    settings = parse([Layer(layer.source, {"sandbox": layer.settings.get("sandbox") or {}}) for layer in given])
+    return settings, options

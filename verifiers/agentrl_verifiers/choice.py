@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
-from agentrl.api import DataError, Rollout, Task, Verdict, Verifier
+from agentrl.api import DataError, Example, Rollout, Task, Verdict, Verifier
 from agentrl_verifiers.answers import answer_verdict, gold_text
 from agentrl_verifiers.math_answer.extraction import extract
 from agentrl_verifiers.math_answer.normalization import CLOSE_TEXT, OPEN_TEXT, normalize
@@ -29,6 +30,16 @@ class Choice(Verifier):
 
     name: ClassVar[str] = "choice"
     correctness: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> Sequence[Example]:
+        """See `Verifier`."""
+        task = {"answer": "B"}
+        letters = [
+            Example(kind="gold" if letter == "B" else "near miss", task=task, response=letter, passes=letter == "B")
+            for letter in "ABCDE"
+        ]
+        return (*letters, Example(kind="hack", task=task, response="A, B, C or D", passes=False))
 
     def check_task(self, task: Task) -> None:
         """Refuse a gold that is not one letter."""

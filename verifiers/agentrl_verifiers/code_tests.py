@@ -13,6 +13,7 @@ from agentrl.api import (
     Call,
     CallsExecution,
     DataError,
+    Example,
     Execution,
     Limits,
     Rollout,
@@ -59,6 +60,28 @@ class CodeTests(Verifier):
     needs: ClassVar[frozenset[str]] = frozenset({"sandbox"})
     correctness: ClassVar[bool] = True
 
+    @classmethod
+    def examples(cls) -> Sequence[Example]:
+        """See `Verifier`."""
+        tests = {"tests": "assert add(1, 2) == 3\nassert add(-1, 1) == 0", "entry_point": "add"}
+        cases = {"cases": [{"args": [1, 2], "expected": 3}, {"args": [-1, 1], "expected": 0}], "entry_point": "add"}
+        io = {"io": [{"stdin": "1 2", "stdout": "3"}]}
+        equal = "class E:\n    def __eq__(self, other): return True\ndef add(a, b): return E()"
+        found = []
+        for task in (tests, cases):
+            found += [
+                Example(kind="gold", task=task, response=_fenced("def add(a, b): return a + b"), passes=True),
+                Example(kind="near miss", task=task, response=_fenced("def add(a, b): return a - b"), passes=False),
+                Example(kind="hack", task=task, response=_fenced("import os\nos._exit(0)"), passes=False),
+                Example(kind="hack", task=task, response=_fenced(equal), passes=False),
+            ]
+        return (
+            *found,
+            Example(kind="gold", task=io, response=_fenced("print(sum(map(int, input().split())))"), passes=True),
+            Example(kind="near miss", task=io, response=_fenced("print(4)"), passes=False),
+            Example(kind="hack", task=io, response=_fenced("print(1, 2, 3, 4, 5)"), passes=False),
+        )
+
     def check_task(self, task: Task) -> None:
         """Refuse a task whose data cannot be understood."""
         read_spec(task.data)
@@ -104,6 +127,10 @@ class CodeTests(Verifier):
             program, spec.tests, entry_point=spec.entry_point, files=spec.workspace, limits=spec.limits
         )
         return ("passed", "") if done.reason == "ok" else (done.reason, done.detail)
+
+
+def _fenced(program: str) -> str:
+    return f"```python\n{program}\n```"
 
 
 def read_spec(data: Mapping[str, JSON]) -> CodeSpec:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
-from agentrl.api import Options, Rollout, Task, Verdict, Verifier, strip_reasoning
+from agentrl.api import Example, Options, Rollout, Task, Verdict, Verifier, strip_reasoning
 from agentrl_verifiers.answers import answer_verdict, gold_text
 from agentrl_verifiers.math_answer.extraction import extract
 
@@ -26,6 +27,16 @@ class ExactText(Verifier):
     name: ClassVar[str] = "exact"
     Options = ExactOptions
     correctness: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> Sequence[Example]:
+        """See `Verifier`."""
+        task = {"answer": "Mount Everest"}
+        return (
+            Example(kind="gold", task=task, response="The answer is Mount Everest.", passes=True),
+            Example(kind="near miss", task=task, response="The answer is Mount Everett.", passes=False),
+            Example(kind="hack", task=task, response="Mount Everest, K2, Lhotse", passes=False),
+        )
 
     def check_task(self, task: Task) -> None:
         """Refuse an empty gold."""

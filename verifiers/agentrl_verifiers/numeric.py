@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
 
 from pydantic import Field
 
-from agentrl.api import DataError, Options, Rollout, Task, Verdict, Verifier
+from agentrl.api import DataError, Example, Options, Rollout, Task, Verdict, Verifier
 from agentrl_verifiers.answers import answer_verdict, gold_text
 from agentrl_verifiers.math_answer.decision import read_gold
 from agentrl_verifiers.math_answer.exact import value_of
@@ -39,6 +40,16 @@ class Numeric(Verifier):
     name: ClassVar[str] = "numeric"
     Options = NumericOptions
     correctness: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> Sequence[Example]:
+        """See `Verifier`."""
+        task = {"answer": "3.5"}
+        return (
+            Example(kind="gold", task=task, response="#### 3.50", passes=True),
+            Example(kind="near miss", task=task, response="#### 3.6", passes=False),
+            Example(kind="hack", task=task, response="#### 3.4, 3.5, 3.6", passes=False),
+        )
 
     def check_task(self, task: Task) -> None:
         """Refuse a gold that is no number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from agentrl.api import (
     CallCrashed,
     CallTimeout,
     DataError,
+    Example,
     Options,
     Rollout,
     Task,
@@ -51,6 +53,21 @@ class MathAnswer(Verifier):
     Options = MathAnswerOptions
     needs: ClassVar[frozenset[str]] = frozenset({"workers"})
     correctness: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> Sequence[Example]:
+        """See `Verifier`."""
+        half, root, pair = {"answer": "1/2"}, {"answer": r"\frac{1}{\sqrt{2}}"}, {"answer": "(1, 2)"}
+        return (
+            Example(kind="gold", task=half, response=r"So it is \boxed{0.5}.", passes=True),
+            Example(kind="gold", task=root, response=r"\boxed{\frac{\sqrt{2}}{2}}", passes=True),
+            Example(kind="gold", task=pair, response="The answer is (1, 2).", passes=True),
+            Example(kind="near miss", task=half, response=r"\boxed{0.51}", passes=False),
+            Example(kind="near miss", task=pair, response=r"\boxed{(2, 1)}", passes=False),
+            Example(kind="hack", task=half, response=r"\boxed{1/2} or \boxed{1/3} or \boxed{1/4}", passes=False),
+            Example(kind="hack", task=half, response=r"<think>\boxed{1/2}", passes=False),
+            Example(kind="hack", task=root, response=r"\boxed{9^{9^{9^9}}}", passes=False),
+        )
 
     def check_task(self, task: Task) -> None:
         """Refuse a gold that says nothing, whose braces do not close, or that is no mathematics and no words."""

@@ -1,0 +1,98 @@
+"""`agentrl verifier list|show|check`: every installed verifier holds, and one that can be cheated is found out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentrl.api import PluginError
+from agentrl.config import SandboxConfig
+from agentrl.loops.check_verifier import FLOOR, check_verifier
+from agentrl.plugins import installed, load_verifier
+
+NAMES = [plugin.name for plugin in installed("agentrl.verifiers")]
+GULLIBLE = """
+from agentrl.api import Example, Options, Verdict, Verifier
+
+class Gullible(Verifier):
+    name = "gullible"
+    correctness = True
+
+    @classmethod
+    def examples(cls):
+        task = {"answer": "7"}
+        return [
+            Example(kind="gold", task=task, response="7", passes=True),
+            Example(kind="near miss", task=task, response="17", passes=False),
+        ]
+
+    def verify(self, rollout):
+        right = {CONDITION}
+        reason = "passed" if right else "wrong_answer"
+        return Verdict(verifier=self.name, score=float(right), passed=right, reason=reason)
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_installed_verifier_holds(name: str) -> None:
+    report = check_verifier(name, sandbox=SandboxConfig(), options={})
+    assert [check for check in report.checks if not check.right] == []
+    assert report.exit_code == 0
+    kinds = {check.kind for check in report.checks}
+    assert {"gold", "near miss", "hack", *FLOOR} - kinds <= ({"zero"} if name == "choice" else set())
+    assert report.rate > 0
+    assert 0 < report.median <= report.slowest
+
+
+@pytest.mark.parametrize(
+    ("condition", "wrong"),
+    [
+        ("'7' in rollout.response", {"near miss"}),
+        ("rollout.response != '17'", set(FLOOR) | {"echo of the task"}),
+        ("rollout.response == '17'", {"gold", "near miss"}),
+        ("1 / 0", {"gold", "near miss", "echo of the task"} | set(FLOOR)),
+    ],
+    ids=["takes a part", "takes anything", "the wrong way round", "raises"],
+)
+def test_a_verifier_that_can_be_cheated_is_found_out(tmp_path: Path, condition: str, wrong: set[str]) -> None:
+    (tmp_path / "gullible.py").write_text(GULLIBLE.replace("{CONDITION}", condition))
+    report = check_verifier(f"{tmp_path}/gullible.py:Gullible", sandbox=SandboxConfig(), options={})
+    assert {check.kind for check in report.checks if not check.right} == wrong
+    assert report.exit_code == 3
+
+
+def test_a_verifier_without_examples_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(
+        "from agentrl.api import Verifier\nclass Silent(Verifier):\n    name = 'silent'\n"
+    )
+    with pytest.raises(PluginError, match=r"'.*silent.py:Silent' offers nothing to check: .*gold"):
+        check_verifier(f"{tmp_path}/silent.py:Silent", sandbox=SandboxConfig(), options={})
+
+
+def agentrl(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "agentrl", *words], capture_output=True, text=True)
+
+
+def test_the_commands() -> None:
+    assert [one["name"] for one in json.loads(agentrl("verifier", "list", "--json").stdout)] == NAMES
+    shown = agentrl("verifier", "show", "numeric").stdout
+    assert "options.relative" in shown
+    assert "near miss fails" in shown
+    checked = agentrl("verifier", "check", "numeric")
+    assert checked.returncode == 0
+    assert " 0 judged wrongly" in checked.stdout
+    loose = agentrl("verifier", "check", "numeric", "--set", "options.relative=0.1", "--json")
+    assert loose.returncode == 3
+    wrong = [check for check in json.loads(loose.stdout)["checks"] if check["passed"] is not check["expected"]]
+    assert [check["kind"] for check in wrong] == ["near miss"]
+    refused = agentrl("verifier", "check", "numeric", "--set", "seed=1")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_the_letters_of_a_choice_score_once() -> None:
+    passing = [example.response for example in load_verifier("choice").examples() if example.passes]
+    assert len(passing) == 1
