@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from agentrl.api import ConfigError
-from agentrl.cli.options import JsonOption, SetOption, layers
+from agentrl.cli.options import JsonOption, SandboxOption, SetOption, WorkersOption, layers
 from agentrl.config import Config, Layer, merge, parse
 from agentrl.report.text import table
 
@@ -18,8 +18,8 @@ from agentrl.report.text import table
 def verify(
     verifier: Annotated[str, typer.Argument(help="Verifier: a name, file.py:Class or module:Class.")],
     file: Annotated[str, typer.Argument(help='Lines {"id", "response" or "program", "task": {...}}.')],
-    sandbox: Annotated[str, typer.Option("--sandbox", help="Isolation backend.")] = "auto",
-    workers: Annotated[int | None, typer.Option("--workers", help="Warm workers; default one per processor.")] = None,
+    sandbox: SandboxOption = "auto",
+    workers: WorkersOption = None,
     set_: SetOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -47,8 +47,8 @@ def verify(
 
 def check(
     name: Annotated[str, typer.Argument(help="Verifier: a name, file.py:Class or module:Class.")],
-    sandbox: Annotated[str, typer.Option("--sandbox", help="Isolation backend.")] = "auto",
-    workers: Annotated[int | None, typer.Option("--workers", help="Warm workers; default one per processor.")] = None,
+    sandbox: SandboxOption = "auto",
+    workers: WorkersOption = None,
     set_: SetOption = None,
     json_: JsonOption = False,
 ) -> None:

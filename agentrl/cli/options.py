@@ -13,6 +13,8 @@ ModelOption = Annotated[str | None, typer.Option("--model", help="'tiny', a Hugg
 ConfigOption = Annotated[str | None, typer.Option("--config", help="YAML file of settings.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="One setting, as key.name=value; repeatable.")]
 OutputOption = Annotated[str | None, typer.Option("--output", help="Run directory; must not hold another run.")]
+SandboxOption = Annotated[str, typer.Option("--sandbox", help="Isolation backend: auto, bwrap or docker.")]
+WorkersOption = Annotated[int | None, typer.Option("--workers", help="Warm workers; default one per processor.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
 
 

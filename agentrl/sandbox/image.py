@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import platform
@@ -34,25 +35,30 @@ def own_image(client: Any, seen: Visible) -> str:
             f"`docker build -t agentrl-sandbox {Path(__file__).with_name('recipe')}` and set "
             "sandbox.docker.image=agentrl-sandbox"
         )
-    files = list(_files(seen))
-    key = hashlib.blake2b(digest_size=8)
-    for source, target in files:
-        info = os.lstat(source)
-        key.update(f"{target} {info.st_size} {info.st_mtime_ns}\n".encode())
-    name = f"{REPOSITORY}:{key.hexdigest()}"
+    name = _name_of(seen)
     try:
         client.inspect_image(name)
     except docker.errors.ImageNotFound:
-        _import(client, files, name)
+        _import(client, seen, name)
     return name
 
 
-def _import(client: Any, files: list[tuple[str, str]], name: str) -> None:
+@functools.cache
+def _name_of(seen: Visible) -> str:
+    """A name by content: sizes and times of some thousand files, looked at once, not for every container."""
+    key = hashlib.blake2b(digest_size=8)
+    for source, target in _files(seen):
+        info = os.lstat(source)
+        key.update(f"{target} {info.st_size} {info.st_mtime_ns}\n".encode())
+    return f"{REPOSITORY}:{key.hexdigest()}"
+
+
+def _import(client: Any, seen: Visible, name: str) -> None:
     repository, _, tag = name.partition(":")
     with tempfile.TemporaryDirectory() as folder:
         archive = os.path.join(folder, "image.tar")
         with tarfile.open(archive, "w") as tar:
-            for source, target in files:
+            for source, target in _files(seen):
                 tar.add(source, target.lstrip("/"), recursive=False, filter=_readable)
         client.import_image_from_file(archive, repository=repository, tag=tag)
 

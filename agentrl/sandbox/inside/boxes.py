@@ -22,11 +22,7 @@ _LONGEST_REPLY = 8 << 20
 def serve_box(source: str, link: _socket.socket, _: program.Results, output_limit: int) -> int:
     """The program's side: load the program, then do what each line asks. Returns the exit status."""
     results = program.Results(link.fileno())
-    loaded = program.Program(source)
-    if loaded.error is not None:
-        results.send({"load": loaded.error[0], "error": loaded.error[1]})
-        return 1
-    module = program.load_or_report(loaded, results)
+    module = program.load_or_report(program.Program(source), results)
     if module is None:
         return 1
     module.__dict__["__read_file__"] = _read_file

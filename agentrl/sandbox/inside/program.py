@@ -198,9 +198,6 @@ def serve_calls(source: str, calls: list[dict[str, Any]], results: Results, outp
     it has started threads, which a fork would not keep.
     """
     program = Program(source)
-    if program.error is not None:
-        results.send({"load": program.error[0], "error": program.error[1]})
-        return 1
     before = time.process_time()
     module = load_or_report(program, results)
     if module is None:
@@ -233,7 +230,10 @@ def _die_like(number: int) -> None:
 
 
 def load_or_report(program: Program, results: Results) -> types.ModuleType | None:
-    """Load the program as a module; None after an error, which has then been reported."""
+    """Load the program as a module; None after an error, of syntax too, which has then been reported."""
+    if program.error is not None:
+        results.send({"load": program.error[0], "error": program.error[1]})
+        return None
     try:
         return program.load("program")
     except BaseException as error:

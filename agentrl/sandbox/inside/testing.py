@@ -55,11 +55,7 @@ def serve_program(source: str, link: Any, results: program.Results, _: int) -> i
     """
     side = ProgramPeer(link)
     first = side.receive()
-    loaded = program.Program(source)
-    if loaded.error is not None:
-        results.send({"load": loaded.error[0], "error": loaded.error[1]})
-        return 1
-    module = program.load_or_report(loaded, results)
+    module = program.load_or_report(program.Program(source), results)
     if module is None:
         return 1
     results.send({"load": "ok"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 
 from agentrl_verifiers.math_answer.nodes import Node, Unreadable, number
 from agentrl_verifiers.math_answer.tokens import Token
@@ -81,7 +82,7 @@ _LETTER_RUN = re.compile(
 _MATRICES = ("matrix", "pmatrix", "bmatrix", "Bmatrix", "array", "smallmatrix")
 
 
-class Commands:
+class Commands(ABC):
     """A cursor over tokens, and what a command is followed by; the parts of the grammar above fill in the rest."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -110,30 +111,30 @@ class Commands:
             raise Unreadable(f"{kinds[0]} expected, not '{self._next.text}'")
         return token
 
+    @abstractmethod
     def list_until_end(self) -> Node:
         """A list of items; the part of the grammar above supplies it."""
-        raise NotImplementedError
 
-    def _item(self) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _item(self) -> Node: ...
 
-    def _sum(self) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _sum(self) -> Node: ...
 
-    def _power(self) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _power(self) -> Node: ...
 
-    def _atom(self) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _atom(self) -> Node: ...
 
-    def _exponent(self) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _exponent(self) -> Node: ...
 
-    def _group(self, opening: str) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _group(self, opening: str) -> Node: ...
 
-    def _subscripted(self, name: str) -> Node:
-        raise NotImplementedError
+    @abstractmethod
+    def _subscripted(self, name: str) -> Node: ...
 
     def _command(self) -> Node:
         name = self._next.kind[1:]
