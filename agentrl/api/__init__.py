@@ -16,6 +16,8 @@ from agentrl.api.errors import (
     WorkersUnavailable,
     nearest,
 )
+from agentrl.api.json_text import JSONTextError, read_json, without_fence
+from agentrl.api.schema import check_schema, costly, schema_error
 from agentrl.api.seeds import keyed_seed
 from agentrl.api.services import (
     Box,
@@ -30,6 +32,8 @@ from agentrl.api.services import (
     Services,
     Workers,
 )
+from agentrl.api.tool_calls import CallProblem, ToolReply, check_tool_calls, parse_tool_calls, write_tool_calls
+from agentrl.api.tool_formats import FORMATS
 from agentrl.api.types import (
     JSON,
     REASONS,
@@ -55,6 +59,7 @@ from agentrl.api.values import same_text, same_value
 from agentrl.api.verifier import Example, Verifier
 
 __all__ = [
+    "FORMATS",
     "JSON",
     "REASONS",
     "UNJUDGED_REASONS",
@@ -63,6 +68,7 @@ __all__ = [
     "Call",
     "CallCrashed",
     "CallFailed",
+    "CallProblem",
     "CallResult",
     "CallTimeout",
     "CallsExecution",
@@ -74,6 +80,7 @@ __all__ = [
     "Example",
     "Execution",
     "Group",
+    "JSONTextError",
     "Judge",
     "Limits",
     "Message",
@@ -95,17 +102,26 @@ __all__ = [
     "Task",
     "TooManyFailures",
     "ToolCall",
+    "ToolReply",
     "ToolSpec",
     "Turn",
     "Verdict",
     "Verifier",
     "Workers",
     "WorkersUnavailable",
+    "check_schema",
+    "check_tool_calls",
+    "costly",
     "extract_program",
     "keyed_seed",
     "nearest",
+    "parse_tool_calls",
+    "read_json",
     "same_text",
     "same_value",
     "sampled_ids",
+    "schema_error",
     "strip_reasoning",
+    "without_fence",
+    "write_tool_calls",
 ]

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 
 _TAG = r"(?:think|thinking|reasoning)"
-_OPEN_REASONING = re.compile(rf"^[ \t]*<({_TAG})>", re.IGNORECASE | re.MULTILINE)
-_CLOSE_REASONING = re.compile(rf"</{_TAG}>", re.IGNORECASE)
+OPENING = re.compile(rf"[ \t]*<{_TAG}>", re.IGNORECASE)
+LINE_OPENING = re.compile(rf"^{OPENING.pattern}", re.IGNORECASE | re.MULTILINE)
+CLOSE_REASONING = re.compile(rf"</{_TAG}>", re.IGNORECASE)
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 _PYTHON = re.compile(r"^\{?\.?(?:python|py)[\d.]*\}?$", re.IGNORECASE)
 _CODE_LINE = re.compile(
@@ -36,16 +37,24 @@ def strip_reasoning(text: str) -> str | None:
     True
     """
     kept: list[str] = []
-    rest = text
-    while (opened := _OPEN_REASONING.search(rest)) is not None:
-        kept.append(rest[: opened.start()])
-        closed = _CLOSE_REASONING.search(rest, opened.end())
+    place = 0
+    while (opened := open_reasoning(text, place)) is not None:
+        kept.append(text[place : opened.start()])
+        closed = CLOSE_REASONING.search(text, opened.end())
         if closed is None:
             return None
-        rest = rest[closed.end() :]
-    kept.append(rest)
+        place = closed.end()
+    kept.append(text[place:])
     answer = "".join(kept)
-    return _CLOSE_REASONING.split(answer)[-1]
+    return CLOSE_REASONING.split(answer)[-1]
+
+
+def open_reasoning(text: str, place: int) -> re.Match[str] | None:
+    """The next opening tag of reasoning from `place` on, which is the text's start or behind a closing tag.
+
+    It begins a line, or stands at `place`.
+    """
+    return OPENING.match(text, place) or LINE_OPENING.search(text, place)
 
 
 def extract_program(text: str) -> str | None:

@@ -272,6 +272,7 @@ REASONS = UNJUDGED_REASONS | {
     "too_complex",
     "forbidden",
     "invalid_tool_call",
+    "wrong_format",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from agentrl.api import ConfigError
 from agentrl.cli.options import JsonOption, SandboxOption, SetOption, WorkersOption, layers
 from agentrl.config import Config, Layer, merge, parse
+from agentrl.records.serial import json_text
 from agentrl.report.text import table
 
 
@@ -35,7 +35,7 @@ def verify(
         file,
         sandbox=settings.sandbox,
         options=options,
-        write=lambda line: print(json.dumps(line, ensure_ascii=False), flush=True),
+        write=lambda line: print(json_text(line), flush=True),
         refuse=lambda text: print(f"error: {text}", file=sys.stderr),
     )
     if not json_:
@@ -61,7 +61,7 @@ def check(
 
     report = check_verifier(name, sandbox=settings.sandbox, options=options)
     if json_:
-        print(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
+        print(json_text(dataclasses.asdict(report)))
         sys.exit(report.exit_code)
     rows = [
         ["ok" if one.right else "WRONG", one.kind, one.reason, one.response[:60].replace("\n", " "), one.detail[:60]]

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from agentrl.api import DataError, Scored
-from agentrl.records.serial import SCHEMA, scored_from_json, scored_to_json
+from agentrl.records.serial import SCHEMA, json_text, scored_from_json, scored_to_json
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -40,7 +40,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically. NaN is written as null: it is no JSON."""
-    write_atomic(path, (json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomic(path, (json_text(_finite(value), indent=2) + "\n").encode())
 
 
 def _finite(value: Any) -> Any:
@@ -106,7 +106,7 @@ class RunDirectory:
 
     def write_rollouts(self, name: str, scored: Iterable[Scored], **extra: Any) -> None:
         """Write `rollouts/NAME.jsonl.gz`, one scored rollout a line."""
-        lines = "".join(json.dumps(scored_to_json(s, **extra), ensure_ascii=False) + "\n" for s in scored)
+        lines = "".join(json_text(scored_to_json(s, **extra)) + "\n" for s in scored)
         # mtime=0: the same rollouts give the same bytes, which the resume test compares
         write_atomic(self.path / "rollouts" / f"{name}.jsonl.gz", gzip.compress(lines.encode(), 4, mtime=0))
 

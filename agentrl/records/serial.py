@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,20 @@ from agentrl.api import (
 
 SCHEMA = 1
 """Version of the record; a reader refuses a newer one, and a record without one."""
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON that UTF-8 can carry: readable, and escaped throughout where a text holds half a surrogate pair.
+
+    >>> json_text("é"), json_text("\ud83d")
+    ('"é"', '"\\ud83d"')
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return text
 
 
 def scored_to_json(scored: Scored, **extra: Any) -> dict[str, Any]:
