@@ -15,7 +15,7 @@ from agentrl.config import RolloutConfig
 from agentrl.learning.models import Policy, wrap_policy
 from agentrl.rollouts.chat import ChatFormat
 from agentrl.rollouts.engines.base import Capabilities, SampleRequest, WeightSource
-from agentrl.rollouts.runner import Settings
+from agentrl.rollouts.players import Settings
 
 TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>\n{% endfor %}"

@@ -34,6 +34,7 @@ from agentrl.api.services import (
 )
 from agentrl.api.tool_calls import CallProblem, ToolReply, check_tool_calls, parse_tool_calls, write_tool_calls
 from agentrl.api.tool_formats import FORMATS
+from agentrl.api.tools import tool
 from agentrl.api.types import (
     JSON,
     REASONS,
@@ -122,6 +123,7 @@ __all__ = [
     "sampled_ids",
     "schema_error",
     "strip_reasoning",
+    "tool",
     "without_fence",
     "write_tool_calls",
 ]

@@ -14,6 +14,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from agentrl.api.services import Services
+from agentrl.api.tools import Tool, carry_out, tools_of
 from agentrl.api.types import JSON, Message, Task, ToolSpec
 
 
@@ -57,6 +58,14 @@ class Env:
     default_reward: ClassVar[Mapping[str, JSON]] = {}
     """The reward of DESIGN section 6 as a mapping; configuration overrides it part by part."""
     tools: Sequence[ToolSpec] = ()
+    """What the policy may call; read after `reset`. Methods marked `@tool` are collected by themselves."""
+    _own_tools: ClassVar[Mapping[str, Tool]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._own_tools = tools_of(cls)
+        if cls._own_tools and "tools" not in vars(cls):
+            cls.tools = tuple(one.spec for one in cls._own_tools.values())
 
     def __init__(self, options: BaseModel, services: Services) -> None:
         self.options = options
@@ -73,8 +82,44 @@ class Env:
         raise NotImplementedError(f"{type(self).__name__}.reset")
 
     def step(self, action: Message) -> StepResult | Awaitable[StepResult]:
-        """Take the policy's message. Same seed and same actions give the same observations."""
-        raise NotImplementedError(f"{type(self).__name__}.step")
+        """Take the policy's message. Same seed and same actions give the same observations.
+
+        An environment with `@tool` methods need not write it: calls are carried out, and a message without a call ends
+        the rollout.
+        """
+        if not self._own_tools:
+            raise NotImplementedError(f"{type(self).__name__}.step")
+        return self._tool_step(action)
+
+    async def _tool_step(self, action: Message) -> StepResult:
+        return await self.call_tools(action) if action.tool_calls else StepResult(terminated=True)
+
+    async def call_tools(self, action: Message) -> StepResult:
+        """Carry out the calls of a message, one after the other, for a `step` of one's own.
+
+        What a tool raises is told to the policy; with `snapshot` and `restore` the world is first put back to where it
+        was before that call. `info` counts `tool_calls` and `tool_errors`.
+        """
+        messages, errors = [], 0
+        for called in action.tool_calls:
+            before = self.snapshot()
+            message, fine = await carry_out(self, self._own_tools, called)
+            if not fine:
+                errors += 1
+                if before is not None:
+                    self.restore(before)
+            messages.append(message)
+        return StepResult(
+            observation=tuple(messages), info={"tool_calls": len(action.tool_calls), "tool_errors": errors}
+        )
+
+    def snapshot(self) -> object | None:
+        """The state of the world, which `restore` takes; None where the world cannot be put back."""
+        return None
+
+    def restore(self, state: object) -> None:
+        """Put the world back to a `snapshot`."""
+        raise NotImplementedError(f"{type(self).__name__}.restore")
 
     def evidence(self) -> JSON | Awaitable[JSON]:
         """What a verifier must know beyond the messages (final state, files); called before `close`."""

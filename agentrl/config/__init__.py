@@ -3,6 +3,7 @@
 from agentrl.config.layers import Layer, assignment, describe, merge, parse, parse_options, read_yaml, sources, value_at
 from agentrl.config.models import (
     AlgorithmConfig,
+    ChatConfig,
     Config,
     EngineConfig,
     EvalConfig,
@@ -18,6 +19,7 @@ from agentrl.config.models import (
 
 __all__ = [
     "AlgorithmConfig",
+    "ChatConfig",
     "Config",
     "EngineConfig",
     "EvalConfig",

@@ -100,6 +100,15 @@ class EngineConfig(Section):
     batch_rows: PositiveInt = Field(256, description="rollouts sampled in one batch")
 
 
+class ChatConfig(Section):
+    """How messages become the model's text."""
+
+    template: Text | None = Field(None, description="chat template (Jinja); null takes the tokenizer's, or a plain one")
+    options: dict[str, Any] = Field({}, description="variables of the template, such as {enable_thinking: false}")
+    system: Text | None = Field(None, description="system message for tasks that bring none")
+    tool_format: Text = Field("auto", description="how calls are written; auto reads it off the template")
+
+
 class RolloutConfig(Section):
     """Limits of one rollout, and how rollouts share the engine."""
 
@@ -107,6 +116,11 @@ class RolloutConfig(Section):
     max_turns: PositiveInt = Field(8, description="turns per rollout")
     timeout_seconds: PositiveFloat = Field(600.0, description="wall-clock limit per rollout, waiting included")
     step_timeout_seconds: PositiveFloat = Field(60.0, description="limit of one call into the environment")
+    tools: list[Text] | None = Field(None, description="names of the tools that the policy may call; null allows all")
+    on_parse_error: Literal["tell", "stop"] = Field(
+        "tell", description="a call that cannot be carried out is told to the policy, or ends the rollout"
+    )
+    max_parse_errors: NaturalInt = Field(3, description="such calls that are told before the rollout ends")
     schedule: Literal["deterministic", "throughput"] = Field(
         "deterministic", description="turn barrier with fixed order and exact resume, or whatever is ready"
     )
@@ -203,6 +217,7 @@ class Config(Section):
     reward: RewardConfig = RewardConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     engine: EngineConfig = EngineConfig()
+    chat: ChatConfig = ChatConfig()
     rollout: RolloutConfig = RolloutConfig()
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrl.api import Example, Message, PluginError, Rollout, Stop, Task, Turn, Verifier
+from agentrl.api.background import run_loop
 from agentrl.config import SandboxConfig, parse_options
 from agentrl.loops.wiring import VERIFIER_TIMEOUT, close_services, services_for, start_services
 from agentrl.plugins import load_verifier
@@ -72,7 +73,7 @@ def check_verifier(name: str, *, sandbox: SandboxConfig, options: Mapping[str, A
         raise PluginError(
             f"the verifier '{name}' offers nothing to check: its `examples()` must hold a gold response at least"
         )
-    return asyncio.run(_check(plugin, examples, sandbox, parse_options(plugin.Options, options, "options")))
+    return run_loop(_check(plugin, examples, sandbox, parse_options(plugin.Options, options, "options")))
 
 
 async def _check(plugin: type[Verifier], examples: Sequence[Example], config: SandboxConfig, options: Any) -> Report:

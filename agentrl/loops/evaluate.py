@@ -18,7 +18,7 @@ from agentrl.rollouts.chat import ChatFormat
 from agentrl.rollouts.collect import collect, plan, refuse_failures
 from agentrl.rollouts.engines.base import Engine
 from agentrl.rollouts.engines.hf import HFEngine
-from agentrl.rollouts.runner import Settings
+from agentrl.rollouts.players import Settings, TokenPlayers
 from agentrl.rollouts.sampling import SCHEDULES
 
 
@@ -58,8 +58,8 @@ class Sampling:
             groups = await collect(
                 attempts,
                 make_env=wired.make_env,
-                sampler=SCHEDULES[self.config.rollout.schedule](self.engine),
-                settings=self.settings(temperature),
+                players=TokenPlayers(SCHEDULES[self.config.rollout.schedule](self.engine), self.settings(temperature)),
+                limits=self.config.rollout,
                 scorer=wired.scorer,
                 progress=lambda scored: advance(),
             )
@@ -81,7 +81,7 @@ def make_sampling(config: Config, policy: Policy) -> Sampling:
         autocast=autocast_dtype(config.model),
         compute=compute,
     )
-    chat = ChatFormat(policy.tokenizer, policy.stop_ids)
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids, config.chat)
     return Sampling(config=config, engine=engine, chat=chat, compute=compute)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from agentrl.api import ConfigError, Demonstration, Segment, keyed_seed
+from agentrl.api.background import run_loop
 from agentrl.config import Config, SftConfig
 from agentrl.learning.models import (
     Policy,
@@ -37,13 +37,13 @@ LOG_EVERY = 50
 def sft(resolved: Resolved, output: str, display: Display | None = None) -> dict[str, Any]:
     """Fine-tune, write the policy to `output/policy`, and return the summary."""
     config = resolved.config
-    demonstrations = asyncio.run(_demonstrations(resolved))
+    demonstrations = run_loop(_demonstrations(resolved))
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     policy = _policy(config, demonstrations)
     run = RunDirectory.create(output)
     run.write_config(config.model_dump(mode="json"), about())
-    chat = ChatFormat(policy.tokenizer, policy.stop_ids)
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids, config.chat)
     segments = [encode_demonstration(chat, demonstration) for demonstration in demonstrations]
     return _Tuning(config, policy, segments, run, display or Display()).run_all()
 
@@ -94,13 +94,14 @@ def encode_demonstration(chat: ChatFormat, demonstration: Demonstration) -> Segm
         sampled.extend([learn] * len(tokens))
         text += piece
 
-    messages = demonstration.messages
+    messages, tools = demonstration.messages, demonstration.tools
     for place, message in enumerate(messages):
         if message.role != "assistant":
             continue
-        append(_extension(text, chat.render(messages[:place], generate=True)), False)
-        answer = _extension(text, chat.render(messages[: place + 1], generate=False))
-        answer, glue = _cut_at_end(chat, answer)
+        append(_extension(text, chat.render(messages[:place], generate=True, tools=tools)), False)
+        answer = _extension(text, chat.render(messages[: place + 1], generate=False, tools=tools))
+        glue = chat.behind_turn(answer, ended=True)
+        answer = answer[: len(answer) - len(glue)]
         append(answer, True)
         append(glue, False)
     return Segment(
@@ -117,16 +118,6 @@ def _extension(text: str, longer: str) -> str:
             "the chat template rewrites earlier turns, so a demonstration of several turns cannot be encoded"
         )
     return longer[len(text) :]
-
-
-def _cut_at_end(chat: ChatFormat, answer: str) -> tuple[str, str]:
-    """The answer up to its end-of-turn mark, and the template's glue after it."""
-    for stop in chat.stop_ids:
-        mark = chat.decode([stop])
-        if mark in answer:
-            end = answer.rindex(mark) + len(mark)
-            return answer[:end], answer[end:]
-    return answer, ""
 
 
 class _Tuning:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import torch
 
+from agentrl.api.background import run_loop
 from agentrl.learning.models import load_policy
 from agentrl.loops.display import Display
 from agentrl.loops.evaluate import evaluate_split, make_sampling
@@ -18,7 +18,7 @@ from agentrl.records.run import RunDirectory
 
 def evaluate_model(resolved: Resolved, split: str, output: str | None, *, quiet: bool = False) -> dict[str, Any]:
     """Evaluate a policy on a split; with `output` the rollouts and the result are kept there."""
-    return asyncio.run(_evaluate(resolved, split, output, Display(quiet)))
+    return run_loop(_evaluate(resolved, split, output, Display(quiet)))
 
 
 async def _evaluate(resolved: Resolved, split: str, output: str | None, display: Display) -> dict[str, Any]:

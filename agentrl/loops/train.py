@@ -15,6 +15,7 @@ import torch
 
 import agentrl
 from agentrl.api import Group
+from agentrl.api.background import run_loop
 from agentrl.config import Config
 from agentrl.learning.algorithms import resolve as resolve_algorithm
 from agentrl.learning.batch import Batch, build_batch
@@ -46,7 +47,7 @@ def train(
 ) -> dict[str, Any]:
     """Run a whole training and return its summary. `started`: `time.monotonic()` at the command's start."""
     start = time.monotonic() if started is None else started
-    return asyncio.run(_train(resolved, output, resume, display or Display(), callbacks, start))
+    return run_loop(_train(resolved, output, resume, display or Display(), callbacks, start))
 
 
 async def _train(

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentrl.api import DataError, Message, Rollout, Stop, Task, Turn, Verdict, Verifier
+from agentrl.api.background import run_loop
 from agentrl.config import SandboxConfig, parse_options
 from agentrl.loops.wiring import VERIFIER_TIMEOUT, close_services, services_for, start_services
 from agentrl.plugins import load_verifier
@@ -51,7 +52,7 @@ def verify_file(
     parsed = parse_options(plugin.Options, options or {}, "options")
     if not Path(path).is_file():
         raise DataError(f"{path}: no such file")
-    return asyncio.run(_verify(plugin, parsed, Path(path), sandbox, write, refuse))
+    return run_loop(_verify(plugin, parsed, Path(path), sandbox, write, refuse))
 
 
 async def _verify(

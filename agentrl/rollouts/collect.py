@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from agentrl.api import Env, Group, Rollout, Scored, Task, TooManyFailures, keyed_seed
-from agentrl.rollouts.runner import Attempt, Settings, run_rollout
-from agentrl.rollouts.sampling import Key, Sampler
+from agentrl.config import RolloutConfig
+from agentrl.rollouts.players import Attempt, Players
+from agentrl.rollouts.runner import run_rollout
+from agentrl.rollouts.sampling import Key
 from agentrl.rollouts.scoring import Scorer
 
 
@@ -34,8 +36,8 @@ async def collect(
     attempts: Sequence[Attempt],
     *,
     make_env: Callable[[], Env],
-    sampler: Sampler,
-    settings: Settings,
+    players: Players,
+    limits: RolloutConfig,
     scorer: Scorer,
     progress: Callable[[Scored], None],
 ) -> list[Group]:
@@ -50,14 +52,14 @@ async def collect(
     async def slot() -> None:
         try:
             for attempt in waiting:  # one iterator for all slots: the next attempt goes to the slot that is free
-                rollout = await run_rollout(attempt, make_env(), sampler, settings)
+                rollout = await run_rollout(attempt, make_env(), players, limits)
                 judging[attempt.key] = asyncio.create_task(_scored(scorer, rollout, progress))
         finally:
-            sampler.leave()
+            players.leave()
 
-    slots = [asyncio.create_task(slot()) for _ in range(min(settings.limits.concurrency, len(attempts)))]
+    slots = [asyncio.create_task(slot()) for _ in range(min(limits.concurrency, len(attempts)))]
     for _ in slots:
-        sampler.enter()
+        players.enter()
     try:
         await asyncio.gather(*slots)
         scored = await asyncio.gather(*(judging[attempt.key] for attempt in attempts))

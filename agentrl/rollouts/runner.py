@@ -1,86 +1,52 @@
-"""One rollout: reset, then sample and step until something ends it. The author's code sees messages only."""
+"""One rollout: reset, then reply and step until something ends it. The author's code sees messages only."""
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
 import math
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from agentrl.api import (
     JSON,
-    AgentRLError,
-    Completion,
+    CallProblem,
+    ConfigError,
     Env,
     Message,
     PluginError,
     Rollout,
     StepResult,
     Stop,
-    Task,
+    ToolSpec,
     Turn,
-    keyed_seed,
+    check_tool_calls,
+    nearest,
+    parse_tool_calls,
 )
+from agentrl.api.background import call
 from agentrl.config import RolloutConfig
-from agentrl.rollouts.authors import call
-from agentrl.rollouts.chat import ChatFormat, TokenLedger
-from agentrl.rollouts.engines.base import SampleRequest
-from agentrl.rollouts.sampling import Key, Sampler
+from agentrl.rollouts.players import Attempt, Ended, EngineFailure, Players, Reply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One rollout to be made.
-
-    key: place in the fixed order (task's place, index). seed_key: what its draws are keyed by, the turn apart.
-
-    Example: `Attempt(task=task, index=2, key=(0, 2), env_seed=17, seed_key=(0, "sample", "train", 3, task.id, 2))`.
-    """
-
-    task: Task
-    index: int
-    key: Key
-    env_seed: int
-    seed_key: tuple[int | str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What all rollouts of a collection share. max_new_tokens: per turn. context: the model's longest sequence."""
-
-    chat: ChatFormat
-    limits: RolloutConfig
-    max_new_tokens: int
-    temperature: float
-    context: int
-
-
-class _Ended(Exception):
-    """Raised inside a rollout to end it with a stop reason."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__(stop.value)
-        self.stop = stop
-
-
-async def run_rollout(attempt: Attempt, env: Env, sampler: Sampler, settings: Settings) -> Rollout:
+async def run_rollout(attempt: Attempt, env: Env, players: Players, limits: RolloutConfig) -> Rollout:
     """Run one attempt to its end; whatever the environment does, a rollout comes back and `close` was called."""
-    return await _Run(attempt, env, sampler, settings).run()
+    return await _Run(attempt, env, players, limits).run()
 
 
 class _Run:
     """The state of one rollout while it runs."""
 
-    def __init__(self, attempt: Attempt, env: Env, sampler: Sampler, settings: Settings) -> None:
-        self.attempt, self.env, self.sampler, self.settings = attempt, env, sampler, settings
-        self.ledger = TokenLedger(settings.chat)
+    def __init__(self, attempt: Attempt, env: Env, players: Players, limits: RolloutConfig) -> None:
+        self.attempt, self.env, self.limits = attempt, env, limits
+        self.tool_format = players.tool_format
+        self.player = players.make(attempt, time.monotonic() + limits.timeout_seconds)
+        self.tools: Sequence[ToolSpec] = ()
         self.conversation: list[Message] = []
         self.turns: list[Turn] = []
-        self.deadline = time.monotonic() + settings.limits.timeout_seconds
+        self.problems = 0
         self.evidence: JSON = None
 
     async def run(self) -> Rollout:
@@ -95,7 +61,7 @@ class _Run:
             index=self.attempt.index,
             seed=self.attempt.env_seed,
             turns=tuple(self.turns),
-            segments=self.ledger.segments(),
+            segments=self.player.segments(),
             stop=stop,
             evidence=self.evidence,
             error=error,
@@ -106,13 +72,13 @@ class _Run:
         try:
             await self._reset()
             stop = await self._turns()
-        except _Ended as ended:
+        except Ended as ended:
             stop = ended.stop
         except TimeoutError:
             stop = Stop.TIMEOUT
-        except PluginError:
+        except (PluginError, ConfigError):
             raise  # the class breaks the contract: every rollout would fail alike
-        except _EngineFailure as failure:
+        except EngineFailure as failure:
             stop, error = Stop.ENGINE_ERROR, str(failure)
         except Exception:
             error = traceback.format_exc()
@@ -127,78 +93,60 @@ class _Run:
         task, seed = self.attempt.task, self.attempt.env_seed
         first, _ = await self._call(partial(self.env.reset, task=task, seed=seed))
         self.conversation = list(first)
-        if self.env.tools:
-            raise PluginError(f"{type(self.env).__name__} offers tools, which rollouts do not carry yet")
+        self.tools = allowed_tools(self.env.tools, self.limits.tools)
 
     async def _turns(self) -> Stop:
-        for turn in range(self.settings.limits.max_turns):
-            completion, place = await self._sample(turn)
-            action = self.settings.chat.action(completion)
-            if completion.finish != "stop":
-                self._record(place, completion, action, StepResult())
-                return self._cut(completion)
-            result = await self._call(partial(self.env.step, action))
-            if not isinstance(result, StepResult):
-                raise PluginError(
-                    f"{type(self.env).__name__}.step must return a StepResult, not {type(result).__name__}"
-                )
-            if not math.isfinite(result.reward):
-                raise ValueError(f"{type(self.env).__name__}.step gave the reward {result.reward}")
-            self._record(place, completion, action, result)
+        for turn in range(self.limits.max_turns):
+            reply = await self.player.reply(self.conversation, self.tools, turn)
+            if reply.cut is not None:
+                self._record(reply, Message(role="assistant", content=reply.text), StepResult())
+                return reply.cut
+            action, problem = self._read(reply.text, turn)
+            result = await self._step(action) if problem is None else self._tell(problem, turn)
+            self._record(reply, action, result)
             if result.terminated:
                 return Stop.FINISHED
             if result.truncated:
-                return Stop.ENV_TRUNCATED
+                return Stop.ENV_TRUNCATED if problem is None else Stop.PARSE_ERROR
             self.conversation += [action, *result.observation]
         return Stop.MAX_TURNS
 
-    async def _sample(self, turn: int) -> tuple[Completion, tuple[int, tuple[int, int]]]:
-        prompt = self.ledger.prompt(self.conversation, turn)
-        room = self._room(len(prompt))
-        request = SampleRequest(
-            prompt=prompt,
-            seed=keyed_seed(*self.attempt.seed_key, turn),
-            max_new_tokens=room,
-            temperature=self.settings.temperature,
-            stop_ids=self.settings.chat.stop_ids,
-            deadline=self.deadline,
-        )
-        async with asyncio.timeout(max(self.deadline - time.monotonic(), 0)):
-            try:
-                completion = await self.sampler.complete(self.attempt.key, request)
-            except Exception as error:
-                raise _EngineFailure("".join(traceback.format_exception(error))) from error
-        if not completion.token_ids:
-            raise _Ended(Stop.CANCELLED)
-        return completion, self.ledger.complete(completion, turn)
+    def _read(self, text: str, turn: int) -> tuple[Message, CallProblem | None]:
+        """The message of a reply. Without tools it is the text; with a problem too, so that it can be read again."""
+        plain = Message(role="assistant", content=text)
+        if not self.tools:
+            return plain, None
+        reply = parse_tool_calls(text, self.tool_format, self.tools)
+        problem = reply.problem or check_tool_calls(reply.calls, self.tools)
+        if problem is not None:
+            return plain, problem
+        # Nine letters and digits: what the strictest chat template takes for an id.
+        calls = tuple(dataclasses.replace(one, id=f"{turn:04d}{i:05d}") for i, one in enumerate(reply.calls))
+        content, reasoning = reply.content, reply.reasoning
+        return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls), None
 
-    def _room(self, prompt: int) -> int:
-        """Tokens that this turn may sample; ends the rollout when there are none."""
-        left = self.settings.limits.max_tokens - sum(t.span[1] - t.span[0] for t in self.turns)
-        context = self.settings.context - prompt
-        if left < 1:
-            raise _Ended(Stop.BUDGET)
-        if context < 1:
-            raise _Ended(Stop.CONTEXT)
-        return min(self.settings.max_new_tokens, left, context)
+    def _tell(self, problem: CallProblem, turn: int) -> StepResult:
+        """A call that cannot be carried out: the policy is told, up to a cap, or the rollout ends."""
+        self.problems += 1
+        ends = self.limits.on_parse_error == "stop" or self.problems > self.limits.max_parse_errors
+        told = Message(role="tool", content=f"error: {problem.text}", tool_call_id=f"{turn:04d}00000")
+        info = {"tool_problem": {"kind": problem.kind, "text": problem.text}}
+        return StepResult(observation=() if ends else (told,), truncated=ends, info=info)
 
-    def _cut(self, completion: Completion) -> Stop:
-        """Why a completion has no end of turn: it is not handed to the environment."""
-        if completion.finish == "abort":
-            return Stop.CANCELLED
-        if len(completion.token_ids) == self.settings.max_new_tokens:
-            return Stop.LENGTH
-        sampled = sum(t.span[1] - t.span[0] for t in self.turns)
-        return Stop.BUDGET if sampled >= self.settings.limits.max_tokens else Stop.CONTEXT
+    async def _step(self, action: Message) -> StepResult:
+        result = await self._call(partial(self.env.step, action))
+        if not isinstance(result, StepResult):
+            raise PluginError(f"{type(self.env).__name__}.step must return a StepResult, not {type(result).__name__}")
+        if not math.isfinite(result.reward):
+            raise ValueError(f"{type(self.env).__name__}.step gave the reward {result.reward}")
+        return result
 
-    def _record(
-        self, place: tuple[int, tuple[int, int]], completion: Completion, action: Message, result: StepResult
-    ) -> None:
+    def _record(self, reply: Reply, action: Message, result: StepResult) -> None:
         self.turns.append(
             Turn(
-                segment=place[0],
-                span=place[1],
-                completion=completion,
+                segment=reply.segment,
+                span=reply.span,
+                completion=reply.completion,
                 action=action,
                 observation=tuple(result.observation),
                 env_reward=float(result.reward),
@@ -207,8 +155,16 @@ class _Run:
         )
 
     async def _call(self, function: Callable[[], Any]) -> Any:
-        return await call(function, self.settings.limits.step_timeout_seconds)
+        return await call(function, self.limits.step_timeout_seconds)
 
 
-class _EngineFailure(AgentRLError):
-    """The engine raised; the text is its traceback."""
+def allowed_tools(tools: Sequence[ToolSpec], allowed: Sequence[str] | None) -> Sequence[ToolSpec]:
+    """The tools that `rollout.tools` lets the policy see. Raises ConfigError for a name that no tool has."""
+    if allowed is None:
+        return tools
+    known = {one.name: one for one in tools}
+    for name in allowed:
+        if name not in known:
+            there = f"the environment has {', '.join(known)}" if known else "the environment has none"
+            raise ConfigError(f"rollout.tools names the tool '{name}'{nearest(name, known)}: {there}")
+    return tuple(known[name] for name in allowed)

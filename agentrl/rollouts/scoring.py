@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from agentrl.api import AgentRLError, PluginError, Rollout, Scored, Step, Verdict, Verifier
+from agentrl.api.background import call
 from agentrl.config import RewardConfig
-from agentrl.rollouts.authors import call
 from agentrl.rollouts.rewards import compose
 
 

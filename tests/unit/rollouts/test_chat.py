@@ -19,7 +19,7 @@ def test_a_second_prompt_extends_the_first_with_the_template_s_suffix(chat: Chat
     first = ledger.prompt([user], 0)
     answer = [*chat.encode("hi"), chat.stop_ids[0]]
     assert ledger.complete(sampled(chat, answer), 0) == (0, (len(first), len(first) + len(answer)))
-    action = chat.action(sampled(chat, answer))
+    action = Message(role="assistant", content=chat.text(sampled(chat, answer)))
     again = Message(role="user", content="more")
     second = ledger.prompt([user, action, again], 1)
     assert second[: len(first) + len(answer)] == (*first, *answer)
@@ -53,7 +53,7 @@ def test_a_template_that_rewrites_history_starts_a_new_segment(policy: Policy) -
     ledger.prompt([user], 0)
     thought = [*chat.encode("<think>hm</think>yes"), chat.stop_ids[0]]
     ledger.complete(sampled(chat, thought), 0)
-    conversation = [user, chat.action(sampled(chat, thought)), user]
+    conversation = [user, Message(role="assistant", content=chat.text(sampled(chat, thought))), user]
     prompt = ledger.prompt(conversation, 1)
     assert chat.decode(prompt) == chat.render(conversation, generate=True)
     assert "think" not in chat.decode(prompt)
@@ -74,6 +74,6 @@ def test_a_model_without_a_template_gets_the_plain_one(policy: Policy) -> None:
 
 def test_the_action_is_what_was_sampled_without_the_end_token(chat: ChatFormat) -> None:
     ids = [*chat.encode("a <|user|> b"), chat.stop_ids[0]]
-    assert chat.action(sampled(chat, ids)).content == "a <|user|> b"
+    assert chat.text(sampled(chat, ids)) == "a <|user|> b"
     cut = Completion(token_ids=(ids[0],), logprobs=(0.0,), finish="length")
-    assert chat.action(cut).content == chat.decode([ids[0]])
+    assert chat.text(cut) == chat.decode([ids[0]])

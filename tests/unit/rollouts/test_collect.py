@@ -13,6 +13,7 @@ from agentrl.config import RewardConfig
 from agentrl.rollouts.chat import ChatFormat
 from agentrl.rollouts.collect import collect, plan, refuse_failures
 from agentrl.rollouts.engines.base import SampleRequest
+from agentrl.rollouts.players import TokenPlayers
 from agentrl.rollouts.sampling import SCHEDULES
 from agentrl.rollouts.scoring import Scorer
 from tests.support import Guess, ScriptedEngine, guess_task, make_settings
@@ -52,12 +53,14 @@ def gather(
     engine = ScriptedEngine(chat, answer)
     tasks = [guess_task(number) for number in range(6)]
 
+    settings = make_settings(chat, concurrency=concurrency, **changes)
+
     async def scenario() -> list[Group]:
         return await collect(
             plan(tasks, 4, seed=3, phase=("train", 1)),
             make_env=env,
-            sampler=SCHEDULES[schedule](engine),
-            settings=make_settings(chat, concurrency=concurrency, **changes),
+            players=TokenPlayers(SCHEDULES[schedule](engine), settings),
+            limits=settings.limits,
             scorer=scorer(),
             progress=lambda scored: None,
         )

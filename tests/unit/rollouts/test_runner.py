@@ -12,7 +12,8 @@ from agentrl.api import Message, PluginError, Rollout, StepResult, Stop, sampled
 from agentrl.rollouts.chat import ChatFormat
 from agentrl.rollouts.collect import plan
 from agentrl.rollouts.engines.base import SampleRequest
-from agentrl.rollouts.runner import Settings, run_rollout
+from agentrl.rollouts.players import Settings, TokenPlayers
+from agentrl.rollouts.runner import run_rollout
 from agentrl.rollouts.sampling import TurnBarrier
 from tests.support import Guess, ScriptedEngine, guess_task, make_settings
 
@@ -30,7 +31,8 @@ def run(
         sampler = TurnBarrier(engine)
         sampler.enter()
         (attempt,) = plan([guess_task()], 1, seed=0, phase=("test",))
-        return await run_rollout(attempt, env, sampler, settings or make_settings(chat))
+        chosen = settings or make_settings(chat)
+        return await run_rollout(attempt, env, TokenPlayers(sampler, chosen), chosen.limits)
 
     return asyncio.run(scenario()), engine
 
@@ -158,7 +160,8 @@ def test_synchronous_code_does_not_hold_up_the_loop(chat: ChatFormat) -> None:
         sampler = TurnBarrier(ScriptedEngine(chat, lambda r: "7"))
         sampler.enter()
         (attempt,) = plan([guess_task()], 1, seed=0, phase=("test",))
-        await run_rollout(attempt, Sleepy(), sampler, make_settings(chat))
+        settings = make_settings(chat)
+        await run_rollout(attempt, Sleepy(), TokenPlayers(sampler, settings), settings.limits)
         ticking.cancel()
         return ticks
 
