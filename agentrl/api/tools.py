@@ -92,7 +92,8 @@ def _make(owner: type, attribute: str, name: str, timeout: float, max_characters
     fields: dict[str, Any] = {}
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise PluginError(f"{where}: '{parameter}' must be an ordinary named parameter")
+            shown = str(parameter).split(":")[0]
+            raise PluginError(f"{where}: '{shown}' must be an ordinary named parameter")
         if parameter.name not in hints:
             raise PluginError(f"{where}: annotate the parameter '{parameter.name}' with its type")
         default = ... if parameter.default is parameter.empty else parameter.default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import time
 import traceback
@@ -84,7 +85,7 @@ class _Run:
             error = traceback.format_exc()
         if not stop.failed:
             try:
-                self.evidence = await self._call(self.env.evidence)
+                self.evidence = plain_json(await self._call(self.env.evidence), "evidence")
             except Exception:
                 stop, error = Stop.ENV_ERROR, traceback.format_exc()
         return stop, error
@@ -92,7 +93,7 @@ class _Run:
     async def _reset(self) -> None:
         task, seed = self.attempt.task, self.attempt.env_seed
         first, _ = await self._call(partial(self.env.reset, task=task, seed=seed))
-        self.conversation = list(first)
+        self.conversation = list(checked_messages(first, "reset"))
         self.tools = allowed_tools(self.env.tools, self.limits.tools)
 
     async def _turns(self) -> Stop:
@@ -139,7 +140,8 @@ class _Run:
             raise PluginError(f"{type(self.env).__name__}.step must return a StepResult, not {type(result).__name__}")
         if not math.isfinite(result.reward):
             raise ValueError(f"{type(self.env).__name__}.step gave the reward {result.reward}")
-        return result
+        observation = checked_messages(result.observation, "step")
+        return dataclasses.replace(result, observation=observation, info=plain_json(dict(result.info), "step's info"))
 
     def _record(self, reply: Reply, action: Message, result: StepResult) -> None:
         self.turns.append(
@@ -148,7 +150,7 @@ class _Run:
                 span=reply.span,
                 completion=reply.completion,
                 action=action,
-                observation=tuple(result.observation),
+                observation=result.observation,
                 env_reward=float(result.reward),
                 info=result.info,
             )
@@ -156,6 +158,24 @@ class _Run:
 
     async def _call(self, function: Callable[[], Any]) -> Any:
         return await call(function, self.limits.step_timeout_seconds)
+
+
+def checked_messages(messages: Sequence[Message], where: str) -> tuple[Message, ...]:
+    """An environment's messages. Raises TypeError for what is none, or has no text."""
+    for message in messages:
+        if not isinstance(message, Message):
+            raise TypeError(f"{where} gave {type(message).__name__} where a Message belongs")
+        if not isinstance(message.content, str):
+            raise TypeError(f"{where} gave a message whose content is {type(message.content).__name__}, not text")
+    return tuple(messages)
+
+
+def plain_json(value: JSON, where: str) -> JSON:
+    """A value as it is read back from the record, so that a verdict is the same then. Raises TypeError."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{where} cannot be written as JSON: {error}") from error
 
 
 def allowed_tools(tools: Sequence[ToolSpec], allowed: Sequence[str] | None) -> Sequence[ToolSpec]:
