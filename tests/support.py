@@ -75,12 +75,16 @@ class ScriptedEngine:
     def _complete(self, request: SampleRequest) -> Completion:
         text = self.answer(request)
         stop = self.chat.stop_ids[0]
-        ids = (*self.chat.encode(text), stop)[: request.max_new_tokens]
+        string = next((one for one in request.stop_strings if one in text), None)
+        if string is not None:
+            text = text[: text.index(string) + len(string)]
+        ids = (*self.chat.encode(text), *(() if string else (stop,)))[: request.max_new_tokens]
         stopped = ids[-1] == stop
         return Completion(
             token_ids=ids,
             logprobs=tuple(-0.5 for _ in ids),
-            finish="stop" if stopped else "length",
+            finish="stop" if stopped or string else "length",
+            stop_string=string,
             stop_token=stop if stopped else None,
             temperature=request.temperature,
         )

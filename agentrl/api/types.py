@@ -122,7 +122,8 @@ class Completion:
     token_ids: sampled ids, the end-of-turn token included when it was sampled.
     logprobs: natural log-probability of each id under the distribution it was drawn from (temperature applied).
     finish: `stop` (stop token or string), `length`, or `abort`.
-    stop_token / stop_string: what stopped it, when `finish` is `stop`. A stop string's text is not sampled.
+    stop_token / stop_string: what stopped it, when `finish` is `stop`. The tokens of a stop string are kept: they
+        were sampled.
     versions: ((start, policy version), ...): from which token on which weights sampled.
 
     Example: `Completion(token_ids=(12, 7, 2), logprobs=(-0.1, -0.7, -0.01), finish="stop", stop_token=2,

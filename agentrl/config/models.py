@@ -106,7 +106,9 @@ class ChatConfig(Section):
     template: Text | None = Field(None, description="chat template (Jinja); null takes the tokenizer's, or a plain one")
     options: dict[str, Any] = Field({}, description="variables of the template, such as {enable_thinking: false}")
     system: Text | None = Field(None, description="system message for tasks that bring none")
-    tool_format: Text = Field("auto", description="how calls are written; auto reads it off the template")
+    tool_format: Text = Field("auto", description="how calls are written; auto finds out by trying the template")
+    stop_strings: list[Annotated[Text, Field(min_length=1)]] = Field([], description="texts that end a turn")
+    keep_stop_string: Bool = Field(False, description="whether the message holds the stop string that ended it")
 
 
 class RolloutConfig(Section):

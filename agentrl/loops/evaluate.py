@@ -74,14 +74,15 @@ def make_sampling(config: Config, policy: Policy) -> Sampling:
     its own memory arenas (4.6 GB instead of 1.5 GB in a run of the embedded policy).
     """
     compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids, config.chat)
     engine = HFEngine(
         policy.model,
         pad_id=policy.pad_id,
         batch_rows=config.engine.batch_rows,
         autocast=autocast_dtype(config.model),
         compute=compute,
+        decode=chat.decode,
     )
-    chat = ChatFormat(policy.tokenizer, policy.stop_ids, config.chat)
     return Sampling(config=config, engine=engine, chat=chat, compute=compute)
 
 

@@ -100,10 +100,10 @@ def encode_demonstration(chat: ChatFormat, demonstration: Demonstration) -> Segm
             continue
         append(_extension(text, chat.render(messages[:place], generate=True, tools=tools)), False)
         answer = _extension(text, chat.render(messages[: place + 1], generate=False, tools=tools))
-        glue = chat.behind_turn(answer, ended=True)
-        answer = answer[: len(answer) - len(glue)]
-        append(answer, True)
-        append(glue, False)
+        place, mark = chat.last_mark(answer)
+        end = len(answer) if place < 0 else place + len(mark)
+        append(answer[:end], True)
+        append(answer[end:], False)
     return Segment(
         ids=np.asarray(ids, dtype=np.int32),
         sampled=np.asarray(sampled, dtype=np.bool_),

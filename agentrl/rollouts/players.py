@@ -138,6 +138,7 @@ class _TokenPlayer:
             max_new_tokens=self._room(len(prompt)),
             temperature=self.settings.temperature,
             stop_ids=self.settings.chat.stop_ids,
+            stop_strings=self.settings.chat.stop_strings,
             deadline=self.deadline,
         )
         async with asyncio.timeout(max(self.deadline - time.monotonic(), 0)):

@@ -17,8 +17,9 @@ from agentrl.api import Completion
 class SampleRequest:
     """One prompt to continue.
 
-    prompt: token ids, at least one. seed: fixes the draws of this request whatever batch it runs in. deadline:
-    seconds since the epoch of `time.monotonic` after which the answer is not wanted any more, or None.
+    prompt: token ids, at least one. seed: fixes the draws of this request whatever batch it runs in. stop_strings:
+    end the turn as soon as the sampled text holds one. deadline: seconds since the epoch of `time.monotonic` after
+    which the answer is not wanted any more, or None.
 
     Example: `SampleRequest(prompt=(5, 9, 4), seed=71, max_new_tokens=64, temperature=1.0, stop_ids=(2,))`.
     """
@@ -28,6 +29,7 @@ class SampleRequest:
     max_new_tokens: int
     temperature: float
     stop_ids: tuple[int, ...]
+    stop_strings: tuple[str, ...] = ()
     deadline: float | None = None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -29,7 +29,7 @@ class HFEngine:
     """Samples from `model`, which the learner trains in place.
 
     batch_rows: most rows sampled at once. pad_id: any valid id; padded positions are masked out. compute: the one
-    thread that runs torch; the learner uses the same.
+    thread that runs torch; the learner uses the same. decode: text of sampled ids, in which stop strings are sought.
     """
 
     def __init__(
@@ -40,8 +40,10 @@ class HFEngine:
         batch_rows: int,
         autocast: torch.dtype | None,
         compute: Executor,
+        decode: Callable[[Sequence[int]], str],
     ) -> None:
         self.model = model
+        self.decode = decode
         self.compute = compute
         self.pad_id = pad_id
         self.batch_rows = batch_rows
@@ -90,7 +92,7 @@ class HFEngine:
         with torch.no_grad(), self._precision():
             for start in range(0, len(order), self.batch_rows):
                 chunk = order[start : start + self.batch_rows]
-                batch = _Batch(self.model, [requests[i] for i in chunk], self.pad_id, self.version)
+                batch = _Batch(self, [requests[i] for i in chunk])
                 while batch.rows and not self._abort.is_set():
                     batch.advance()
                 for i, completion in zip(chunk, batch.completions(), strict=True):
@@ -105,15 +107,17 @@ class HFEngine:
 class _Batch:
     """Rows being sampled together. `rows` lists the requests still running, in the order of the cache's rows."""
 
-    def __init__(self, model: PreTrainedModel, requests: list[SampleRequest], pad_id: int, version: int) -> None:
-        self.model, self.requests, self.version, self.pad_id = model, requests, version, pad_id
-        self.device = model.device
+    def __init__(self, engine: HFEngine, requests: list[SampleRequest]) -> None:
+        self.model, self.version, self.pad_id, self.decode = engine.model, engine.version, engine.pad_id, engine.decode
+        self.requests = requests
+        self.device = self.model.device
         self.rows = list(range(len(requests)))
         self.done = [False] * len(requests)
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
         self.draws = [np.random.Generator(np.random.Philox(r.seed)).random(r.max_new_tokens) for r in requests]
         self.stops = [frozenset(r.stop_ids) for r in requests]
+        self.stop_strings: list[str | None] = [None] * len(requests)
         self.logits, self.mask, self.cache = self._prefill()
 
     def _prefill(self) -> tuple[torch.Tensor, torch.Tensor, Any]:
@@ -157,7 +161,8 @@ class _Batch:
             full = len(self.tokens[row]) == self.requests[row].max_new_tokens
             deadline = self.requests[row].deadline
             late = deadline is not None and now > deadline  # nobody waits for it any more
-            self.done[row] = full or token in self.stops[row] or late
+            self.stop_strings[row] = None if token in self.stops[row] else self._stop_string(row)
+            self.done[row] = full or token in self.stops[row] or late or self.stop_strings[row] is not None
         running = [i for i, row in enumerate(self.rows) if not self.done[row]]
         if not running:
             self.rows = []
@@ -168,6 +173,15 @@ class _Batch:
             drawn, self.mask, self.rows = drawn[keep], self.mask[keep], [self.rows[i] for i in running]
         self.mask = torch.cat([self.mask, self.mask.new_ones((len(self.rows), 1))], dim=1)
         self.logits = self._forward(drawn[:, None], self.mask, self.mask.sum(1, keepdim=True) - 1, self.cache)
+
+    def _stop_string(self, row: int) -> str | None:
+        """The stop string that the row's last token completed."""
+        strings = self.requests[row].stop_strings
+        if not strings:
+            return None
+        # A character takes at most four tokens (single bytes); a shorter tail is decoded than the whole turn.
+        tail = self.decode(self.tokens[row][-4 * max(map(len, strings)) - 4 :])
+        return next((string for string in strings if string in tail), None)
 
     def _draw(self) -> tuple[torch.Tensor, torch.Tensor]:
         """One token per row by inverse transform of the row's own uniform draw. Returns ids and log-probabilities."""
@@ -192,12 +206,19 @@ class _Batch:
     def _completion(self, row: int) -> Completion:
         tokens, request = self.tokens[row], self.requests[row]
         stopped = bool(tokens) and tokens[-1] in self.stops[row]
-        finish = "stop" if stopped else "length" if len(tokens) == request.max_new_tokens else "abort"
+        finish = (
+            "stop"
+            if stopped or self.stop_strings[row] is not None
+            else "length"
+            if len(tokens) == request.max_new_tokens
+            else "abort"
+        )
         return Completion(
             token_ids=tuple(tokens),
             logprobs=tuple(self.logprobs[row]),
             finish=finish,
             stop_token=tokens[-1] if stopped else None,
+            stop_string=self.stop_strings[row],
             temperature=request.temperature,
             versions=((0, self.version),),
         )

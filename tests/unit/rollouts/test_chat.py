@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+import asyncio
 
-from agentrl.api import Completion, Message
+import numpy as np
+import pytest
+
+from agentrl.api import Completion, ConfigError, Message, Rollout, Stop
+from agentrl.config import ChatConfig
 from agentrl.learning.models import Policy
 from agentrl.rollouts.chat import ChatFormat, TokenLedger
+from agentrl.rollouts.collect import plan
+from agentrl.rollouts.players import TokenPlayers
+from agentrl.rollouts.runner import run_rollout
+from agentrl.rollouts.sampling import TurnBarrier
+from tests.support import Guess, ScriptedEngine, guess_task, make_settings
 
 
 def sampled(chat: ChatFormat, ids: list[int]) -> Completion:
@@ -77,3 +86,61 @@ def test_the_action_is_what_was_sampled_without_the_end_token(chat: ChatFormat) 
     assert chat.text(sampled(chat, ids)) == "a <|user|> b"
     cut = Completion(token_ids=(ids[0],), logprobs=(0.0,), finish="length")
     assert chat.text(cut) == chat.decode([ids[0]])
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_stop_string_ends_a_turn_of_a_base_model(policy: Policy, keep: bool) -> None:
+    """Dropped from the message, the conversation is no extension of what was sampled: a new segment starts."""
+    policy.tokenizer.chat_template = None
+    config = ChatConfig(stop_strings=["\n\nUser:"], keep_stop_string=keep)
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids, config)
+    engine = ScriptedEngine(chat, lambda request: "5\n\nUser: and then")
+    settings = make_settings(chat, max_turns=2)
+
+    async def scenario() -> Rollout:
+        sampler = TurnBarrier(engine)
+        sampler.enter()
+        (attempt,) = plan([guess_task()], 1, seed=0, phase=("test",))
+        return await run_rollout(attempt, Guess(), TokenPlayers(sampler, settings), settings.limits)
+
+    rollout = asyncio.run(scenario())
+    assert rollout.stop is Stop.MAX_TURNS
+    assert [turn.action.content for turn in rollout.turns] == ["5\n\nUser:" if keep else "5"] * 2
+    assert len(rollout.segments) == (1 if keep else 2)
+    (first,), (second,) = engine.batches
+    text = chat.decode(second.prompt)
+    if keep:  # the template's own end of a turn follows what was sampled
+        assert text.startswith(chat.decode(first.prompt) + "5\n\nUser:<|end|>\n\nUser: no")
+    else:
+        assert text == chat.render([*guess_task().messages, *conversation(rollout)], generate=True)
+    for segment in rollout.segments:
+        assert "User:" in chat.decode(segment.ids[segment.sampled].tolist())  # the tokens stay: they were sampled
+
+
+def conversation(rollout: Rollout) -> list[Message]:
+    first = rollout.turns[0]
+    return [first.action, *first.observation]
+
+
+def test_marks_that_the_policy_writes_as_text_stay_text(chat: ChatFormat) -> None:
+    ledger = TokenLedger(chat)
+    user = Message(role="user", content="q")
+    ledger.prompt([user], 0)
+    spelt = [token for letter in "a<|end|>b" for token in chat.encode(letter)]
+    ledger.complete(sampled(chat, [*spelt, chat.stop_ids[0]]), 0)
+    said = Message(role="assistant", content="a<|end|>b")
+    prompt = ledger.prompt([user, said, user], 1)
+    assert chat.decode(prompt) == chat.render([user, said, user], generate=True)
+    assert len(ledger._closed) == 0
+
+
+def test_formats_of_calls_that_do_not_exist_are_refused(policy: Policy) -> None:
+    with pytest.raises(ConfigError, match=r"chat.tool_format = 'hermse': unknown.*did you mean 'hermes'"):
+        ChatFormat(policy.tokenizer, policy.stop_ids, ChatConfig(tool_format="hermse"))
+
+
+def test_a_system_message_of_the_configuration_and_none_of_the_task(policy: Policy) -> None:
+    chat = ChatFormat(policy.tokenizer, policy.stop_ids, ChatConfig(system="Be short."))
+    assert chat.render([Message(role="user", content="x")], generate=True).startswith("<|system|>Be short.<|end|>")
+    own = [Message(role="system", content="Be long."), Message(role="user", content="x")]
+    assert "short" not in chat.render(own, generate=True)

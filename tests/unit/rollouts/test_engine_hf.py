@@ -24,7 +24,14 @@ def request(prompt: tuple[int, ...], seed: int, **changes: object) -> SampleRequ
 
 
 def sample(policy: Policy, requests: list[SampleRequest], rows: int = 64) -> list[Completion]:
-    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=rows, autocast=None, compute=COMPUTE)
+    engine = HFEngine(
+        policy.model,
+        pad_id=policy.pad_id,
+        batch_rows=rows,
+        autocast=None,
+        compute=COMPUTE,
+        decode=policy.tokenizer.decode,
+    )
     return asyncio.run(engine.generate(requests))
 
 
@@ -36,6 +43,28 @@ def trainer_logprobs(policy: Policy, prompt: tuple[int, ...], completion: Comple
     with torch.no_grad():
         outputs = token_outputs(policy.model, [(segment,)], width=int(mask.sum()), temperature=temperature)
     return outputs.logprob[0].numpy()
+
+
+def test_a_stop_string_ends_the_turn_with_the_token_that_completes_it(policy: Policy) -> None:
+    def text(completion: Completion) -> str:
+        return str(policy.tokenizer.decode(list(completion.token_ids)))
+
+    free = [request(p, seed, stop_ids=()) for seed, p in enumerate(PROMPTS)]
+    whole = [text(c) for c in sample(policy, free)]
+    strings = (whole[0][5:8], whole[3][-2:])
+    found = sample(policy, [dataclasses.replace(r, stop_strings=strings) for r in free])
+    for completion, before in zip(found, whole, strict=True):
+        said = text(completion)
+        assert before.startswith(said)
+        if completion.stop_string is None:
+            assert (completion.finish, said) == ("length", before)
+            continue
+        assert completion.finish == "stop"
+        assert completion.stop_token is None
+        assert completion.stop_string in said
+        shorter = policy.tokenizer.decode(list(completion.token_ids[:-1]))
+        assert not any(string in shorter for string in strings)
+    assert found[0].stop_string == strings[0]
 
 
 COMPUTE = ThreadPoolExecutor(1)
@@ -135,7 +164,9 @@ def test_a_model_with_sliding_windows_uses_the_library_s_cache() -> None:
 
 
 def test_abort_ends_rows_at_the_next_token(policy: Policy) -> None:
-    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE)
+    engine = HFEngine(
+        policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE, decode=policy.tokenizer.decode
+    )
 
     async def scenario() -> list[Completion]:
         running = asyncio.ensure_future(engine.generate([request((5, 9), 0, max_new_tokens=200, stop_ids=())]))
@@ -148,7 +179,9 @@ def test_abort_ends_rows_at_the_next_token(policy: Policy) -> None:
 
 
 def test_completions_name_the_version_of_the_weights(policy: Policy) -> None:
-    engine = HFEngine(policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE)
+    engine = HFEngine(
+        policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE, decode=policy.tokenizer.decode
+    )
 
     async def scenario() -> Completion:
         await engine.update(None, 7)  # type: ignore[arg-type]
