@@ -31,3 +31,17 @@ def evaluate(config: Mapping[str, Any], *, split: str = "test", output: str | No
     from agentrl.loops.standalone import evaluate_model
 
     return evaluate_model(resolve([Layer("agentrl.evaluate", dict(config))]), split, output)
+
+
+def check_env(env: str, *, settings: Mapping[str, Any] | None = None, limit: int = 24) -> list[Any]:
+    """Check an environment as `agentrl env check` does; returns its findings, of which none may be `right is False`.
+
+    env: a name, `file.py:Class` or `module:Class`. settings: more configuration, such as `{"seed": 3}`.
+    """
+    from agentrl.config import Layer, merge
+    from agentrl.loops.check_env import check_env as check
+    from agentrl.loops.resolve import resolve
+
+    return list(
+        check(resolve([Layer("agentrl.check_env", merge(dict(settings or {}), {"env": {"name": env}}))]), limit)
+    )

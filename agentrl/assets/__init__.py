@@ -13,3 +13,7 @@ def embedded(name: str) -> Path | None:
     """
     folder = Path(__file__).parent / name
     return folder if name.isidentifier() and (folder / "config.json").is_file() else None
+
+
+PLUGIN_TEMPLATE = Path(__file__).parent / "plugin"
+"""The files of `agentrl env new`."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentrl.api import AgentRLError
-from agentrl.cli import inspect, judge, run
+from agentrl.cli import env, inspect, judge, run
 
 app = typer.Typer(
     help="Agentic, verifiable-reward reinforcement learning of language models.",
@@ -27,9 +27,13 @@ app.command("train")(run.train)
 app.command("eval")(run.evaluate)
 app.command("sft")(run.sft)
 app.command("verify")(judge.verify)
+app.command("audit")(env.audit)
 app.command("doctor")(inspect.doctor)
 env_app.command("list")(inspect.env_list)
 env_app.command("show")(inspect.env_show)
+env_app.command("check")(env.check)
+env_app.command("play")(env.play)
+env_app.command("new")(env.new)
 verifier_app.command("list")(inspect.verifier_list)
 verifier_app.command("show")(inspect.verifier_show)
 verifier_app.command("check")(judge.check)
