@@ -96,9 +96,9 @@ def catalogue(seed: int, golds: Mapping[str, Sequence[str]]) -> list[Hack]:
     ]
     found += [fixed(f"pleasing: {name}", text) for name, text in _PLEASING.items()]
     found += [
-        Hack(name="every tool once", write=lambda seen: _every_tool(seen, once=True)),
-        Hack(name="every tool for ever", write=lambda seen: _every_tool(seen, once=False)),
-        Hack(name="a hundred calls in one message", write=_many_calls),
+        Hack(name="every tool once", write=lambda seen: _every_tool(seen, once=True), chance=True),
+        Hack(name="every tool for ever", write=lambda seen: _every_tool(seen, once=False), chance=True),
+        Hack(name="a hundred calls in one message", write=_many_calls, chance=True),
         Hack(
             name="an unknown tool",
             write=lambda seen: _calls((_call("finish", {"success": True}),)) if seen.tools else None,

@@ -139,9 +139,9 @@ def test_sft_makes_a_policy_that_trains(agentrl: Run, tmp_path: Path, base: str)
 
 def test_a_single_file_environment_trains_on_its_own_rewards(agentrl: Run, tmp_path: Path) -> None:
     """The example: no verifier, a process part from the environment's steps, which must reach the metrics."""
-    example = Path(__file__).parents[2] / "examples" / "echo.py"
-    done = agentrl("train", "--env", f"{example}:Echo", "--output", "run", *settings("train.steps=1"))
+    example = Path(__file__).parents[2] / "examples" / "one_more.py"
+    done = agentrl("train", "--env", f"{example}:OneMore", "--output", "run", *settings("train.steps=1"))
     assert done.returncode == 0, done.stderr
     (row,) = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert row["part/echo/raw"] == row["reward"] == row["success"]
+    assert row["part/right/raw"] == row["reward"] == row["success"]
     assert json.loads((tmp_path / "run/summary.json").read_text())["sandbox"] is None

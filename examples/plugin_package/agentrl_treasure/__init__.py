@@ -1,0 +1,1 @@
+"""The environment `treasure`, and its verifier."""
