@@ -37,8 +37,10 @@ def python(tmp_path: Path) -> Path:
     home = tmp_path / "venv"
     venv.create(home, with_pip=False)
     (packages,) = (home / "lib").glob("python3*/site-packages")
-    paths = [path for path in (*site.getsitepackages(), *sys.path) if path and Path(path).is_dir()]
-    (packages / "outer.pth").write_text("\n".join(dict.fromkeys(paths)) + "\n")
+    # An editable install is known by a file that Python reads in its own site-packages only. The standard library must
+    # not be named: pip takes what is named here out of the environments in which it builds.
+    paths = [*site.getsitepackages(), *(str(ROOT / place) for place in ("", "envs", "verifiers"))]
+    (packages / "outer.pth").write_text("\n".join(paths) + "\n")
     return home / "bin" / "python"
 
 
