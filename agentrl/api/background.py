@@ -159,5 +159,12 @@ class GuardedLoop(asyncio.SelectorEventLoop):
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` on a `GuardedLoop`."""
+    result: list[T] = []
+
+    async def keep() -> None:
+        # Not the task's own result: at its end the runner asks for the signal handler, which writes the task out as text.
+        result.append(await main)
+
     with asyncio.Runner(loop_factory=GuardedLoop) as runner:
-        return runner.run(main)
+        runner.run(keep())
+    return result[0]
