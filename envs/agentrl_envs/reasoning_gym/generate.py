@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def draw(dataset: str, config: Mapping[str, Any], parts: list[list[int]]) -> dict[str, Any]:
-    """Entries for each part `[seed, size]`; a question that an earlier part or entry holds is left out."""
+    """Entries for each part `[seed, size]`; what an earlier part or entry asks is left out."""
     from reasoning_gym.composite import DatasetSpec
     from reasoning_gym.factory import DATASETS, create_dataset
 
@@ -51,10 +51,15 @@ def draw(dataset: str, config: Mapping[str, Any], parts: list[list[int]]) -> dic
         found.append([])
         for index in range(size):
             entry = made[index]
-            if entry["question"] not in questions:
+            if entry["question"] not in questions and _usable(entry["answer"]):
                 questions.add(entry["question"])
                 found[-1].append({"index": index, "gold": _gold(entry), "entry": pack(entry)})
     return {"entries": found}
+
+
+def _usable(answer: str | None) -> bool:
+    """Whether an entry can be solved: not if its answer is empty, like silence, or is the very integral asked for."""
+    return answer is None or (answer != "" and "Integral(" not in answer)
 
 
 def _gold(entry: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 _EVAL = frozenset({"binary_matrix", "n_queens", "number_sorting", "spiral_matrix", "string_insertion"})
@@ -51,7 +52,8 @@ def score(dataset: str, config: Mapping[str, Any], seed: int, packed: Any, answe
     if problem is not None:
         return [None, "forbidden", problem]
     try:
-        return [float(judge.score_answer(answer, entry))]
+        given = float(judge.score_answer(answer, entry))
+        return [0.0 if given >= 1.0 and _wrong_all_the_same(name, entry["answer"], answer) else given]
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
     # Whose fault? A scorer that fails on the entry's own answer as well fails on all.
@@ -79,6 +81,15 @@ def _refused(name: str, entry: Mapping[str, Any], answer: str) -> str | None:
     if name == "puzzle24" and sorted(map(int, re.findall(r"\d+", answer))) != sorted(entry["metadata"]["numbers"]):
         return "the answer does not use each given number once"  # which its scorer does not look at
     return None
+
+
+def _wrong_all_the_same(name: str, gold: str, answer: str) -> bool:
+    """What two scorers give the full mark to: any text at all, and every beginning of the right number."""
+    if name == "game_of_life_halting":
+        return answer.strip().lower() != str(gold).lower()
+    if name == "coin_flip":
+        return abs(Fraction(answer.replace(",", "")) - Fraction(gold)) > Fraction(1, 10_000)
+    return False
 
 
 def unpack(value: Any) -> Any:
