@@ -152,6 +152,4 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
 def _rollout(task: Mapping[str, Any], response: str, evidence: JSON) -> Rollout:
     turn = Turn(segment=0, span=(0, 0), completion=None, action=Message(role="assistant", content=response))
     made = Task(id="check", messages=(), answer=task.get("answer"), data=dict(task))
-    return Rollout(
-        task=made, index=0, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED, evidence=evidence
-    )
+    return Rollout(task=made, index=0, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED, evidence=evidence)

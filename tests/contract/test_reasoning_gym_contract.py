@@ -10,6 +10,10 @@ import sys
 from collections.abc import Sequence
 
 import pytest
+from agentrl_envs.reasoning_gym.entries import make_task
+from agentrl_envs.reasoning_gym.env import Options, ReasoningGym
+from agentrl_envs.reasoning_gym.generate import draw, pack
+from agentrl_verifiers.reasoning_gym.inside import score, unpack
 from reasoning_gym.factory import DATASETS
 
 from agentrl.api import ConfigError, DataError, Message, Rollout, Services, Stop, Task, Turn, Verdict
@@ -17,10 +21,6 @@ from agentrl.config import Layer, SandboxConfig, parse_options
 from agentrl.loops.resolve import resolve
 from agentrl.loops.wiring import close_services, services_for, start_services, wire
 from agentrl.plugins import load_env, load_verifier
-from agentrl_envs.reasoning_gym.entries import make_task
-from agentrl_envs.reasoning_gym.env import Options, ReasoningGym
-from agentrl_envs.reasoning_gym.generate import draw, pack
-from agentrl_verifiers.reasoning_gym.inside import score, unpack
 
 CONFIGS = {
     "composite": {"datasets": [{"name": "chain_sum"}, {"name": "spiral_matrix", "weight": 2.0}]},
@@ -126,7 +126,9 @@ def wired_tasks(options: dict[str, object], split: str = "test") -> list[Task]:
 def test_splits_share_no_question_and_are_drawn_again_alike() -> None:
     sizes = {"train_size": 60, "validation_size": 20, "test_size": 20}
     options = {"dataset": "gcd", "config": {"min_value": 1, "max_value": 12}, **sizes}
-    env = load_env("reasoning_gym")(parse_options(load_env("reasoning_gym").Options, options, "env.options"), Services())
+    env = load_env("reasoning_gym")(
+        parse_options(load_env("reasoning_gym").Options, options, "env.options"), Services()
+    )
     texts = {split: [task.messages[0].content for task in env.tasks(split)] for split in env.splits}
     everything = [text for found in texts.values() for text in found]
     assert len(everything) == len(set(everything))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from agentrl.api import JSON, Demonstration, Message, ToolCall, ToolSpec, keyed_seed
 from agentrl_envs.tool_use.requests import Request

@@ -60,9 +60,7 @@ class ToolUse(Env):
         self._settings = options
         self._world: World | None = None
         self.tools = tuple(
-            one
-            for one in type(self).tools
-            if ("calendar" if one.name in _CALENDAR else "shop") in options.domains
+            one for one in type(self).tools if ("calendar" if one.name in _CALENDAR else "shop") in options.domains
         )
 
     def tasks(self, split: str) -> Sequence[Task]:

@@ -42,9 +42,7 @@ def draw_world(random_: random.Random) -> State:
     names, items = random_.sample(NAMES, 3), random_.sample(ITEMS, 3)
     orders: list[dict[str, JSON]] = []
     numbers = sorted(random_.sample(range(10, 100), 6))
-    for number, (name, item) in zip(
-        numbers, random_.sample([(n, i) for n in names for i in items], 6), strict=True
-    ):
+    for number, (name, item) in zip(numbers, random_.sample([(n, i) for n in names for i in items], 6), strict=True):
         status = random_.choice(("open", "open", "open", "shipped"))
         count = random_.randint(1, 5)
         orders.append({"id": number, "customer": name, "item": item, "count": count, "status": status})

@@ -173,7 +173,7 @@ class World:
         """All rows; orders made since the start have the id `NEW`."""
         found: State = {}
         for table, columns in COLUMNS.items():
-            rows = self._database.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
+            rows = self._database.execute(f"SELECT * FROM {table} ORDER BY {', '.join(columns[:2])}")
             found[table] = [dict(zip(columns, row, strict=True)) for row in rows]
         for row in found["orders"]:
             if row["id"] > self._newest:

@@ -18,7 +18,8 @@ _EVAL = frozenset({"binary_matrix", "n_queens", "number_sorting", "spiral_matrix
 """Datasets whose scorers evaluate answers that are written as Python lists."""
 
 _ELEMENTARY = frozenset(
-    "exp log sqrt pi Abs sin cos tan cot sec csc asin acos atan acot asec acsc sinh cosh tanh asinh acosh atanh".split()
+    ["exp", "log", "sqrt", "pi", "Abs"]
+    + [f"{arc}{name}{h}" for arc in ("", "a") for name in ("sin", "cos", "tan", "cot", "sec", "csc") for h in ("", "h")]
 )
 _EXPRESSIONS = {
     "countdown": frozenset[str](),

@@ -89,7 +89,7 @@ class ReasoningGym(Verifier):
         """Refuse task data that the environment `reasoning_gym` did not make."""
         for key, kind in _KEYS.items():
             if not isinstance(task.data.get(key), kind):
-                raise DataError(f"task.data['{key}'] is missing: it must hold an entry of the environment reasoning_gym")
+                raise DataError(f"task.data['{key}'] is missing: it must be a task of the environment reasoning_gym")
         missing = {"question", "answer", "metadata"} - set(task.data["entry"])
         if missing:
             raise DataError(f"task.data['entry'] has no '{min(missing)}'")
@@ -99,6 +99,7 @@ class ReasoningGym(Verifier):
         began = time.monotonic()
         self.check_task(rollout.task)
         answer = read_answer(rollout.response)
+        score: float | None
         if answer is None:
             score, reason, detail = 0.0, "no_answer", "nothing stands between <answer> and </answer>"
         elif len(answer) > _LONGEST:
