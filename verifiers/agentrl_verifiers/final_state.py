@@ -46,9 +46,7 @@ class FinalState(Verifier):
 
     def check_task(self, task: Task) -> None:
         """Refuse states that are none, and a task that is done by doing nothing."""
-        start, expected = _state(task.data.get("start"), "start"), _state(task.data.get("expected"), "expected")
-        if _answer(task) is None and difference(expected, start) is None:
-            raise DataError("'expected' is 'start' and no answer is asked for: doing nothing would pass")
+        check_states(task)
 
     def verify(self, rollout: Rollout) -> Verdict:
         """Judge one rollout. Raises DataError for a task or evidence that holds no state."""
@@ -81,7 +79,7 @@ class Efficiency(Verifier):
 
     def check_task(self, task: Task) -> None:
         """Refuse what `final_state` refuses, and a plan without calls."""
-        FinalState.check_task(self, task)  # type: ignore[arg-type]
+        check_states(task)
         if not isinstance(task.data.get("calls", 1), int) or task.data.get("calls", 1) < 1:
             raise DataError("'calls', the length of the plan, must be at least 1")
 
@@ -102,6 +100,13 @@ class Efficiency(Verifier):
             detail=f"{made} calls, {planned} planned",
             seconds=time.monotonic() - began,
         )
+
+
+def check_states(task: Task) -> None:
+    """Raise DataError for states that are none, and for a task that is done by doing nothing."""
+    start, expected = _state(task.data.get("start"), "start"), _state(task.data.get("expected"), "expected")
+    if _answer(task) is None and difference(expected, start) is None:
+        raise DataError("'expected' is 'start' and no answer is asked for: doing nothing would pass")
 
 
 def decide(rollout: Rollout) -> tuple[str, str]:
