@@ -18,7 +18,7 @@ class Example:
     """A response to a task, and what must become of it; `agentrl verifier check` judges it.
 
     kind: `gold`, `near miss` (wrong by little) or `hack` (made to pass without being right). task: the data of the
-    task, as in a line of `agentrl verify`.
+    task, as in a line of `agentrl verify`. evidence: what the environment left, for verifiers that judge that.
 
     Example: `Example(kind="near miss", task={"answer": "42"}, response="The answer is 43.", passes=False)`.
     """
@@ -27,6 +27,7 @@ class Example:
     task: Mapping[str, JSON]
     response: str
     passes: bool
+    evidence: JSON = None
 
 
 class Verifier:

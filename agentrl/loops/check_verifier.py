@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentrl.api import Example, Message, PluginError, Rollout, Stop, Task, Turn, Verifier
+from agentrl.api import JSON, Example, Message, PluginError, Rollout, Stop, Task, Turn, Verifier
 from agentrl.api.background import run_loop
 from agentrl.config import SandboxConfig, parse_options
 from agentrl.loops.wiring import VERIFIER_TIMEOUT, close_services, services_for, start_services
@@ -81,7 +81,8 @@ async def _check(plugin: type[Verifier], examples: Sequence[Example], config: Sa
     try:
         verifier = plugin(options, services_for(plugin.needs, services))
         checks = [
-            await _judge(verifier, example.kind, example.task, example.response, example.passes) for example in examples
+            await _judge(verifier, example.kind, example.task, example.response, example.passes, example.evidence)
+            for example in examples
         ]
         for task in _tasks(examples):
             golds = {example.response for example in examples if example.passes and example.task is task}
@@ -104,8 +105,15 @@ def _tasks(examples: Sequence[Example]) -> list[Mapping[str, Any]]:
     return found
 
 
-async def _judge(verifier: Verifier, kind: str, task: Mapping[str, Any], response: str, expected: bool | None) -> Check:
-    rollout = _rollout(task, response)
+async def _judge(
+    verifier: Verifier,
+    kind: str,
+    task: Mapping[str, Any],
+    response: str,
+    expected: bool | None,
+    evidence: JSON = None,
+) -> Check:
+    rollout = _rollout(task, response, evidence)
     verifier.check_task(rollout.task)
     verdict = await judge(verifier, rollout, VERIFIER_TIMEOUT)
     passed = verdict.passed if verdict.score is not None else None
@@ -128,7 +136,7 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
             response = f"{gold.response[:fence]}\n# {number}{gold.response[fence:]}"
         else:
             response = gold.response + " " * (number % 64) + "\n" * (number // 64)
-        return _rollout(gold.task, response)
+        return _rollout(gold.task, response, gold.evidence)
 
     taken = []
     for _ in range(TIMED // 10):
@@ -141,7 +149,7 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
     return {"rate": rate, "median": statistics.median(taken), "slowest": max(taken)}
 
 
-def _rollout(task: Mapping[str, Any], response: str) -> Rollout:
+def _rollout(task: Mapping[str, Any], response: str, evidence: JSON) -> Rollout:
     turn = Turn(segment=0, span=(0, 0), completion=None, action=Message(role="assistant", content=response))
     made = Task(id="check", messages=(), answer=task.get("answer"), data=dict(task))
-    return Rollout(task=made, index=0, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED)
+    return Rollout(task=made, index=0, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED, evidence=evidence)

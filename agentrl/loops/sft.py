@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -75,7 +76,12 @@ def _policy(config: Config, demonstrations: Sequence[Demonstration]) -> Policy:
 
 
 def _texts(demonstrations: Sequence[Demonstration]) -> Iterable[str]:
-    return (message.content for demonstration in demonstrations for message in demonstration.messages)
+    """What a new tokenizer learns from: the words, and the calls as the template of `scratch` writes them."""
+    for demonstration in demonstrations:
+        for message in demonstration.messages:
+            yield message.content
+            for call in message.tool_calls:
+                yield json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
 
 
 def encode_demonstration(chat: ChatFormat, demonstration: Demonstration) -> Segment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from agentrl.rollouts.scoring import Scorer
 from agentrl.sandbox import DockerSettings, WorkerProcesses, open_sandbox, open_workers
 
 OFFERED = frozenset({"sandbox", "workers"})
-"""Names that a plugin may put into `needs`."""
+"""Names that a plugin may put into `needs`; `sandbox[NAME]` is a sandbox in which the package NAME can be imported."""
 
 VERIFIER_TIMEOUT = 300.0
 """Seconds after which a verdict is given up as unjudged; verifiers have tighter limits of their own."""
@@ -50,11 +51,20 @@ class Wired:
 
 def services_for(needs: frozenset[str], services: Services) -> Services:
     """Only what a plugin asked for."""
-    return Services(available={name: services.available[name] for name in needs})
+    return Services(available={name: services.available[name] for name in map(_service, needs)})
+
+
+def _service(need: str) -> str:
+    return "sandbox" if _SANDBOX_WITH.fullmatch(need) else need
+
+
+_SANDBOX_WITH = re.compile(r"sandbox\[(?P<package>[\w.-]+)\]")
 
 
 def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> Services:
     """Start what is needed; a missing backend or an unknown service is an error that says what to do."""
+    wanted = {match["package"] for match in map(_SANDBOX_WITH.fullmatch, needs) if match}
+    needs = frozenset(map(_service, needs))
     unknown = sorted(needs - OFFERED)
     if unknown:
         raise PluginError(f"{owner} needs the service '{unknown[0]}'; this version offers {', '.join(sorted(OFFERED))}")
@@ -63,7 +73,7 @@ def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> 
         available["sandbox"] = open_sandbox(
             backend=config.backend,
             workers=config.workers,
-            packages=tuple(config.packages),
+            packages=tuple(dict.fromkeys([*config.packages, *sorted(wanted)])),
             docker=DockerSettings(**config.docker.model_dump()),
         )
     if "workers" in needs:

@@ -19,6 +19,7 @@ from agentrl.sandbox.interpreter import ENVIRONMENT, RUNNER, Visible, runner_wor
 _INSIDE_USER = 1000
 _FIRST_USER, _USERS = 64000, 1000  # taken in turn when root gives itself up; below 65536, so that containers map them
 _LINKS = (("/w", "/box/w"), ("/tmp", "/box/tmp"), ("/dev/shm", "/box/shm"), ("/dev/fd", "/proc/self/fd"))
+_COVERS = (("tmp", "/tmp"),)
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -100,9 +101,15 @@ def _rest(seen: Visible) -> list[str]:
         words += ["--tmpfs", folder, "--remount-ro", folder]
     for name in _DEVICES:
         words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    # Some packages (matplotlib) want to write while they are imported: the runner gets a folder for that, over which
+    # every program finds its own.
+    covers = _COVERS if seen.modules else ()
+    for _, folder in covers:
+        words += ["--tmpfs", folder]
     # Everything writable is one small file system of each program; these lead into it.
     for link, target in _LINKS:
-        words += ["--symlink", target, link]
+        if link not in dict(covers).values():
+            words += ["--symlink", target, link]
     words += ["--dir", "/box", "--proc", "/proc", "--remount-ro", "/", "--chdir", "/"]
     start = f"import sys; sys.path.insert(0, {RUNNER!r})"
-    return [*words, "--", *runner_words(seen, start)]
+    return [*words, "--", *runner_words(seen, start, covers=covers)]

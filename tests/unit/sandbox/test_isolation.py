@@ -136,6 +136,16 @@ def test_third_party_packages_are_not_importable_unless_named(in_sandbox: Run) -
     assert in_sandbox(use, packages=("numpy",)) == ("3\n", [[1.0, 0.0], [0.0, 1.0]])
 
 
+def test_a_package_that_writes_while_it_is_imported_leaves_programs_their_own_tmp(in_sandbox: Run) -> None:
+    # Matplotlib cannot be imported without a folder to write to.
+    program = "import os, tempfile, matplotlib.pyplot\nprint(os.listdir('/tmp'))\nprint(tempfile.mkdtemp()[:5])"
+
+    async def use(sandbox: Sandbox) -> list[str]:
+        return [(await sandbox.run(f"{program}\n# {number}")).stdout for number in range(2)]
+
+    assert in_sandbox(use, packages=("matplotlib",)) == ["[]\n/tmp/\n"] * 2
+
+
 def test_a_package_that_is_not_installed_is_named() -> None:
     with pytest.raises(ConfigError, match="'no-such-package', which is not installed"):
         open_sandbox(packages=("no-such-package",))
