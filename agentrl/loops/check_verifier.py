@@ -12,7 +12,7 @@ from typing import Any
 from agentrl.api import Example, Message, PluginError, Rollout, Stop, Task, Turn, Verifier
 from agentrl.api.background import run_loop
 from agentrl.config import SandboxConfig, parse_options
-from agentrl.loops.wiring import VERIFIER_TIMEOUT, close_services, services_for, start_services
+from agentrl.loops.wiring import close_services, services_for, start_services
 from agentrl.plugins import load_verifier
 from agentrl.rollouts.scoring import judge
 
@@ -107,7 +107,7 @@ def _tasks(examples: Sequence[Example]) -> list[Mapping[str, Any]]:
 async def _judge(verifier: Verifier, kind: str, task: Mapping[str, Any], response: str, expected: bool | None) -> Check:
     rollout = _rollout(task, response)
     verifier.check_task(rollout.task)
-    verdict = await judge(verifier, rollout, VERIFIER_TIMEOUT)
+    verdict = await judge(verifier, rollout)
     passed = verdict.passed if verdict.score is not None else None
     if passed is None and verdict.score is not None:
         passed = verdict.score > 0
@@ -133,10 +133,10 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
     taken = []
     for _ in range(TIMED // 10):
         began = time.perf_counter()
-        await judge(verifier, another(), VERIFIER_TIMEOUT)
+        await judge(verifier, another())
         taken.append(time.perf_counter() - began)
     began = time.perf_counter()
-    await asyncio.gather(*(judge(verifier, another(), VERIFIER_TIMEOUT) for _ in range(TIMED)))
+    await asyncio.gather(*(judge(verifier, another()) for _ in range(TIMED)))
     rate = TIMED / (time.perf_counter() - began)
     return {"rate": rate, "median": statistics.median(taken), "slowest": max(taken)}
 

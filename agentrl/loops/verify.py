@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from agentrl.api import DataError, Message, Rollout, Stop, Task, Turn, Verdict, Verifier
 from agentrl.api.background import run_loop
 from agentrl.config import SandboxConfig, parse_options
-from agentrl.loops.wiring import VERIFIER_TIMEOUT, close_services, services_for, start_services
+from agentrl.loops.wiring import close_services, services_for, start_services
 from agentrl.plugins import load_verifier
 from agentrl.rollouts.scoring import judge
 
@@ -88,7 +88,7 @@ async def _verify(
                 outcome.refused += 1
                 refuse(f"{path}, line {number}: {error}")
                 continue
-            running.append((identity, asyncio.create_task(judge(verifier, rollout, VERIFIER_TIMEOUT))))
+            running.append((identity, asyncio.create_task(judge(verifier, rollout))))
             if len(running) >= width:
                 await finish_first()
         while running:

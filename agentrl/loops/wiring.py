@@ -15,9 +15,6 @@ from agentrl.sandbox import DockerSettings, WorkerProcesses, open_sandbox, open_
 OFFERED = frozenset({"sandbox", "workers"})
 """Names that a plugin may put into `needs`."""
 
-VERIFIER_TIMEOUT = 300.0
-"""Seconds after which a verdict is given up as unjudged; verifiers have tighter limits of their own."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wired:
@@ -92,7 +89,7 @@ async def wire(resolved: Resolved) -> AsyncIterator[Wired]:
             verifier = plan.plugin(plan.options, services_for(plan.plugin.needs, services))
             verifiers.update(dict.fromkeys(plan.parts, verifier))
         catalogue = resolved.env(resolved.env_options, services_for(resolved.env.needs, services))
-        scorer = Scorer(resolved.config.reward, verifiers, VERIFIER_TIMEOUT)
+        scorer = Scorer(resolved.config.reward, verifiers)
         yield Wired(resolved=resolved, services=services, catalogue=catalogue, scorer=scorer)
     finally:
         await close_services(services)
