@@ -25,6 +25,8 @@ def verify(
 ) -> None:
     """Judge every line of a JSONL file; one verdict a line on stdout, in input order.
 
+    For a verifier that judges groups each line needs a "group": lines with the same one are judged together.
+
     Exit code 0 when all lines were judged, 3 when some were unjudged, 2 for bad input.
     """
     settings, options = _settings(set_, sandbox, workers)

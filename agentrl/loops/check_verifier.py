@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentrl.api import Example, Message, PluginError, Rollout, Stop, Task, Turn, Verifier
+from agentrl.api import Example, Message, PluginError, Rollout, Stop, Task, Turn, Verdict, Verifier
 from agentrl.api.background import run_loop
 from agentrl.config import SandboxConfig, parse_options
 from agentrl.loops.wiring import close_services, services_for, start_services
 from agentrl.plugins import load_verifier
-from agentrl.rollouts.scoring import judge
+from agentrl.rollouts.scoring import judge, judge_group
 
 FLOOR = {
     "empty": "",
@@ -66,7 +66,10 @@ class Report:
 
 
 def check_verifier(name: str, *, sandbox: SandboxConfig, options: Mapping[str, Any]) -> Report:
-    """Check an installed verifier or `file.py:Class`. Raises PluginError for one that offers no examples."""
+    """Check an installed verifier or `file.py:Class`. Raises PluginError for one that offers no examples.
+
+    One that judges groups judges a response among the `others` of its example, junk among those of the task's gold.
+    """
     plugin = load_verifier(name)
     examples = plugin.examples()
     if not any(example.passes for example in examples):
@@ -81,15 +84,19 @@ async def _check(plugin: type[Verifier], examples: Sequence[Example], config: Sa
     try:
         verifier = plugin(options, services_for(plugin.needs, services))
         checks = [
-            await _judge(verifier, example.kind, example.task, example.response, example.passes) for example in examples
+            await _judge(verifier, example.kind, example.task, (example.response, *example.others), example.passes)
+            for example in examples
         ]
         for task in _tasks(examples):
-            golds = {example.response for example in examples if example.passes and example.task is task}
+            golds = {
+                example.response: example.others for example in examples if example.passes and example.task is task
+            }
+            others = next(iter(golds.values()), ())
             echo = " ".join(str(value) for key, value in task.items() if key not in ("answer", "expected"))
             for kind, response in (FLOOR | {"echo of the task": echo}).items():
                 if response not in golds:
                     expected = False if plugin.correctness else None
-                    checks.append(await _judge(verifier, kind, task, response, expected))
+                    checks.append(await _judge(verifier, kind, task, (response, *others), expected))
         gold = next(example for example in examples if example.passes)
         return Report(checks=tuple(checks), **await _measure(verifier, gold))
     finally:
@@ -104,23 +111,33 @@ def _tasks(examples: Sequence[Example]) -> list[Mapping[str, Any]]:
     return found
 
 
-async def _judge(verifier: Verifier, kind: str, task: Mapping[str, Any], response: str, expected: bool | None) -> Check:
-    rollout = _rollout(task, response)
-    verifier.check_task(rollout.task)
-    verdict = await judge(verifier, rollout)
+async def _judge(
+    verifier: Verifier, kind: str, task: Mapping[str, Any], responses: Sequence[str], expected: bool | None
+) -> Check:
+    """Judge the first of `responses`; the others are the rest of its group, for a verifier that judges groups."""
+    rollouts = [_rollout(task, response, index) for index, response in enumerate(responses)]
+    verifier.check_task(rollouts[0].task)
+    verdict = await _verdict(verifier, rollouts)
     passed = verdict.passed if verdict.score is not None else None
     if passed is None and verdict.score is not None:
         passed = verdict.score > 0
     return Check(
-        kind=kind, response=response, expected=expected, passed=passed, reason=verdict.reason, detail=verdict.detail
+        kind=kind, response=responses[0], expected=expected, passed=passed, reason=verdict.reason, detail=verdict.detail
     )
+
+
+async def _verdict(verifier: Verifier, rollouts: Sequence[Rollout]) -> Verdict:
+    """The verdict on the first rollout."""
+    if verifier.scope == "group":
+        return (await judge_group(verifier, rollouts))[0]
+    return await judge(verifier, rollouts[0])
 
 
 async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
     """Speed on the gold response, made different each time by blanks or a comment, so that nothing is remembered."""
     number = 0
 
-    def another() -> Rollout:
+    def another() -> list[Rollout]:
         nonlocal number
         number += 1
         fence = gold.response.rfind("\n```")
@@ -128,20 +145,20 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
             response = f"{gold.response[:fence]}\n# {number}{gold.response[fence:]}"
         else:
             response = gold.response + " " * (number % 64) + "\n" * (number // 64)
-        return _rollout(gold.task, response)
+        return [_rollout(gold.task, text, index) for index, text in enumerate((response, *gold.others))]
 
     taken = []
     for _ in range(TIMED // 10):
         began = time.perf_counter()
-        await judge(verifier, another())
+        await _verdict(verifier, another())
         taken.append(time.perf_counter() - began)
     began = time.perf_counter()
-    await asyncio.gather(*(judge(verifier, another()) for _ in range(TIMED)))
+    await asyncio.gather(*(_verdict(verifier, another()) for _ in range(TIMED)))
     rate = TIMED / (time.perf_counter() - began)
     return {"rate": rate, "median": statistics.median(taken), "slowest": max(taken)}
 
 
-def _rollout(task: Mapping[str, Any], response: str) -> Rollout:
+def _rollout(task: Mapping[str, Any], response: str, index: int) -> Rollout:
     turn = Turn(segment=0, span=(0, 0), completion=None, action=Message(role="assistant", content=response))
     made = Task(id="check", messages=(), answer=task.get("answer"), data=dict(task))
-    return Rollout(task=made, index=0, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED)
+    return Rollout(task=made, index=index, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED)

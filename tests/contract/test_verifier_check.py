@@ -36,6 +36,29 @@ class Gullible(Verifier):
         return Verdict(verifier=self.name, score=float(right), passed=right, reason=reason)
 """
 
+CROWD = """
+from agentrl.api import Example, Verdict, Verifier
+
+class Crowd(Verifier):
+    name = "crowd"
+    scope = "group"
+    task = {"answer": "7"}
+
+    @classmethod
+    def examples(cls):
+        return [
+            Example(kind="gold", task=cls.task, response="7", others=("7", "8"), passes=True),
+            Example(kind="near miss", task=cls.task, response="8", others=("7", "9"), passes=False),
+        ]
+
+    def verify_group(self, rollouts):
+        responses = [rollout.response for rollout in rollouts]
+        return [
+            Verdict(verifier=self.name, score=responses.count(one) - 1, reason="scored")
+            for one in responses
+        ]
+"""
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_installed_verifier_holds(name: str) -> None:
@@ -96,3 +119,15 @@ def test_the_commands() -> None:
 def test_the_letters_of_a_choice_score_once() -> None:
     passing = [example.response for example in load_verifier("choice").examples() if example.passes]
     assert len(passing) == 1
+
+
+def test_a_verifier_of_groups_judges_each_response_among_the_others_of_its_example(tmp_path: Path) -> None:
+    (tmp_path / "crowd.py").write_text(CROWD)
+    report = check_verifier(f"{tmp_path}/crowd.py:Crowd", sandbox=SandboxConfig(), options={})
+    assert {check.kind: check.passed for check in report.checks if check.kind in ("gold", "near miss")} == {
+        "gold": True,
+        "near miss": False,
+    }
+    floor = [check for check in report.checks if check.kind in FLOOR]
+    assert len(floor) == len(FLOOR)
+    assert {check.passed for check in floor} == {False}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from agentrl.api import Example, Rollout, Verdict, Verifier
+from agentrl.api import JSON, Example, Rollout, Verdict, Verifier
 from agentrl_verifiers.math_answer.exact import value_of
 from agentrl_verifiers.math_answer.extraction import extract
 from agentrl_verifiers.math_answer.nodes import TooComplex, Undecided, Undefined
@@ -32,11 +32,12 @@ class Majority(Verifier):
     @classmethod
     def examples(cls) -> Sequence[Example]:
         """See `Verifier`."""
-        others = ("The answer is 7.", "It must be 8.")
+        task: dict[str, JSON] = {}
+        others = ("The answer is 7.", "It must be 8.", "#### 7")
         return (
-            Example(kind="gold", task={}, response=r"\boxed{7.0}", others=others, passes=True),
-            Example(kind="near miss", task={}, response=r"\boxed{7.1}", others=("#### 7", "#### 7"), passes=False),
-            Example(kind="hack", task={}, response="7, 8", others=others, passes=False),
+            Example(kind="gold", task=task, response=r"\boxed{7.0}", others=others, passes=True),
+            Example(kind="near miss", task=task, response=r"\boxed{7.1}", others=others, passes=False),
+            Example(kind="hack", task=task, response="7, 8", others=others, passes=False),
         )
 
     def verify_group(self, rollouts: Sequence[Rollout]) -> Sequence[Verdict]:
