@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrl.api import Example, Message, PluginError, Rollout, Stop, Task, Turn, Verdict, Verifier
 from agentrl.api.background import run_loop
-from agentrl.config import SandboxConfig, parse_options
+from agentrl.config import JudgeConfig, SandboxConfig, parse_options
 from agentrl.loops.wiring import close_services, services_for, start_services
 from agentrl.plugins import load_verifier
 from agentrl.rollouts.scoring import judge, judge_group
@@ -28,6 +28,8 @@ FLOOR = {
 }
 """Responses that no verifier of correctness may score, whatever its task."""
 TIMED = 200
+TIMED_ASKS = 8
+"""Verdicts that are timed: fewer where each asks a model that may cost money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,9 @@ class Report:
         return 0 if all(check.right for check in self.checks) else 3
 
 
-def check_verifier(name: str, *, sandbox: SandboxConfig, options: Mapping[str, Any]) -> Report:
+def check_verifier(
+    name: str, *, sandbox: SandboxConfig, judge_config: JudgeConfig | None = None, options: Mapping[str, Any]
+) -> Report:
     """Check an installed verifier or `file.py:Class`. Raises PluginError for one that offers no examples.
 
     One that judges groups judges a response among the `others` of its example, junk among those of the task's gold.
@@ -76,11 +80,14 @@ def check_verifier(name: str, *, sandbox: SandboxConfig, options: Mapping[str, A
         raise PluginError(
             f"the verifier '{name}' offers nothing to check: its `examples()` must hold a gold response at least"
         )
-    return run_loop(_check(plugin, examples, sandbox, parse_options(plugin.Options, options, "options")))
+    parsed = parse_options(plugin.Options, options, "options")
+    return run_loop(_check(plugin, examples, sandbox, judge_config or JudgeConfig(), parsed))
 
 
-async def _check(plugin: type[Verifier], examples: Sequence[Example], config: SandboxConfig, options: Any) -> Report:
-    services = start_services(plugin.needs, config, plugin.name)
+async def _check(
+    plugin: type[Verifier], examples: Sequence[Example], sandbox: SandboxConfig, judge_config: JudgeConfig, options: Any
+) -> Report:
+    services = start_services(plugin.needs, sandbox, judge_config, plugin.name)
     try:
         verifier = plugin(options, services_for(plugin.needs, services))
         checks = [
@@ -98,7 +105,9 @@ async def _check(plugin: type[Verifier], examples: Sequence[Example], config: Sa
                     expected = False if plugin.correctness else None
                     checks.append(await _judge(verifier, kind, task, (response, *others), expected))
         gold = next(example for example in examples if example.passes)
-        return Report(checks=tuple(checks), **await _measure(verifier, gold))
+        return Report(
+            checks=tuple(checks), **await _measure(verifier, gold, TIMED_ASKS if "judge" in plugin.needs else TIMED)
+        )
     finally:
         await close_services(services)
 
@@ -133,7 +142,7 @@ async def _verdict(verifier: Verifier, rollouts: Sequence[Rollout]) -> Verdict:
     return await judge(verifier, rollouts[0])
 
 
-async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
+async def _measure(verifier: Verifier, gold: Example, timed: int) -> dict[str, float]:
     """Speed on the gold response, made different each time by blanks or a comment, so that nothing is remembered."""
     number = 0
 
@@ -148,13 +157,13 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
         return [_rollout(gold.task, text, index) for index, text in enumerate((response, *gold.others))]
 
     taken = []
-    for _ in range(TIMED // 10):
+    for _ in range(max(timed // 10, 1)):
         began = time.perf_counter()
         await _verdict(verifier, another())
         taken.append(time.perf_counter() - began)
     began = time.perf_counter()
-    await asyncio.gather(*(_verdict(verifier, another()) for _ in range(TIMED)))
-    rate = TIMED / (time.perf_counter() - began)
+    await asyncio.gather(*(_verdict(verifier, another()) for _ in range(timed)))
+    rate = timed / (time.perf_counter() - began)
     return {"rate": rate, "median": statistics.median(taken), "slowest": max(taken)}
 
 

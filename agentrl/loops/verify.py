@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from agentrl.api import DataError, Message, Rollout, Stop, Task, Turn, Verdict, Verifier
 from agentrl.api.background import run_loop
-from agentrl.config import SandboxConfig, parse_options
+from agentrl.config import JudgeConfig, SandboxConfig, parse_options
 from agentrl.loops.wiring import close_services, services_for, start_services
 from agentrl.plugins import load_verifier
 from agentrl.rollouts.scoring import judge, judge_group
@@ -46,6 +46,7 @@ def verify_file(
     path: str,
     *,
     sandbox: SandboxConfig,
+    judge_config: JudgeConfig | None = None,
     options: Mapping[str, Any] | None = None,
     write: Callable[[dict[str, Any]], None],
     refuse: Callable[[str], None],
@@ -58,7 +59,7 @@ def verify_file(
     parsed = parse_options(plugin.Options, options or {}, "options")
     if not Path(path).is_file():
         raise DataError(f"{path}: no such file")
-    return run_loop(_verify(plugin, parsed, Path(path), sandbox, write, refuse))
+    return run_loop(_verify(plugin, parsed, Path(path), sandbox, judge_config or JudgeConfig(), write, refuse))
 
 
 async def _verify(
@@ -66,10 +67,11 @@ async def _verify(
     options: BaseModel,
     path: Path,
     config: SandboxConfig,
+    judge_config: JudgeConfig,
     write: Callable[[dict[str, Any]], None],
     refuse: Callable[[str], None],
 ) -> Outcome:
-    services = start_services(plugin.needs, config, plugin.name)
+    services = start_services(plugin.needs, config, judge_config, plugin.name)
     outcome = Outcome()
     if "sandbox" in services.available:
         outcome.tier = services.sandbox.tier

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from agentrl.api import DataError, Env, PluginError, Sandbox, Services, Task, nearest
-from agentrl.config import SandboxConfig
+from agentrl.api import ConfigError, DataError, Env, PluginError, Sandbox, Services, Task, nearest
+from agentrl.config import JudgeConfig, SandboxConfig
+from agentrl.endpoint import EndpointSettings, JudgeEndpoint
 from agentrl.loops.resolve import Resolved
 from agentrl.rollouts.scoring import Scorer
 from agentrl.sandbox import DockerSettings, WorkerProcesses, open_sandbox, open_workers
 
-OFFERED = frozenset({"sandbox", "workers"})
+OFFERED = frozenset({"sandbox", "workers", "judge"})
 """Names that a plugin may put into `needs`."""
 
 
@@ -50,12 +52,14 @@ def services_for(needs: frozenset[str], services: Services) -> Services:
     return Services(available={name: services.available[name] for name in needs})
 
 
-def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> Services:
-    """Start what is needed; a missing backend or an unknown service is an error that says what to do."""
+def start_services(needs: frozenset[str], config: SandboxConfig, judge: JudgeConfig, owner: str) -> Services:
+    """Start what is needed; a missing backend, endpoint or key, or an unknown service, is an error that says so."""
     unknown = sorted(needs - OFFERED)
     if unknown:
         raise PluginError(f"{owner} needs the service '{unknown[0]}'; this version offers {', '.join(sorted(OFFERED))}")
     available: dict[str, object] = {}
+    if "judge" in needs:  # first: it may be refused, and starts no process
+        available["judge"] = JudgeEndpoint(endpoint_settings(judge, owner))
     if "sandbox" in needs:
         available["sandbox"] = open_sandbox(
             backend=config.backend,
@@ -68,6 +72,27 @@ def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> 
     return Services(available=available)
 
 
+def endpoint_settings(config: JudgeConfig, owner: str) -> EndpointSettings:
+    """How the judge is asked. Raises ConfigError when its address, model or key is missing."""
+    if config.endpoint is None:
+        raise ConfigError(
+            f"{owner} needs the service 'judge': set judge.endpoint to an OpenAI-compatible address, such as "
+            "http://localhost:8000/v1, and judge.model to the name of the model there"
+        )
+    if config.model is None:
+        raise ConfigError(f"judge.model is missing: name the model that judges at {config.endpoint}")
+    key = None
+    if config.api_key_env is not None:
+        key = os.environ.get(config.api_key_env, "").strip()
+        if not key or not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f"judge.api_key_env = '{config.api_key_env}': this environment variable holds no key; set it, or the "
+                "option to null when the endpoint asks for none"
+            )
+    given = config.model_dump(exclude={"endpoint", "model", "api_key_env"})
+    return EndpointSettings(endpoint=config.endpoint, model=config.model, api_key=key, **given)
+
+
 async def close_services(services: Services) -> None:
     """Close every service that was started."""
     sandbox: Sandbox | None = services.available.get("sandbox")  # type: ignore[assignment]
@@ -76,13 +101,16 @@ async def close_services(services: Services) -> None:
     workers: WorkerProcesses | None = services.available.get("workers")  # type: ignore[assignment]
     if workers is not None:
         await workers.close()
+    judge: JudgeEndpoint | None = services.available.get("judge")  # type: ignore[assignment]
+    if judge is not None:
+        await judge.close()
 
 
 @asynccontextmanager
 async def wire(resolved: Resolved) -> AsyncIterator[Wired]:
     """Start the services that the plugins need, build the plugins, and close everything in the end."""
     needs = resolved.env.needs.union(*(plan.plugin.needs for plan in resolved.verifiers))
-    services = start_services(needs, resolved.config.sandbox, resolved.config.env.name)
+    services = start_services(needs, resolved.config.sandbox, resolved.config.judge, resolved.config.env.name)
     try:
         verifiers = {}
         for plan in resolved.verifiers:

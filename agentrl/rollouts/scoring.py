@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from agentrl.api import AgentRLError, PluginError, Rollout, Scored, Step, Verdict, Verifier
+from agentrl.api import AgentRLError, JudgeUnavailable, PluginError, Rollout, Scored, Step, Verdict, Verifier
 from agentrl.api.background import call
 from agentrl.config import RewardConfig
 from agentrl.rollouts.rewards import compose
@@ -58,7 +58,7 @@ def _unjudged(verifier: Verifier, error: Exception, timeout: float) -> Verdict:
     if isinstance(error, TimeoutError):
         reason, detail = "verifier_timeout", f"after {timeout} s"
     else:
-        reason = "verifier_error"
+        reason = "judge_unavailable" if isinstance(error, JudgeUnavailable) else "verifier_error"
         detail = str(error) if isinstance(error, AgentRLError) else "".join(traceback.format_exception(error))
     return Verdict(verifier=verifier.name, score=None, reason=reason, detail=detail)
 
