@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from agentrl.config import JudgeConfig
+from agentrl.api import Rollout, Verdict, Verifier
+from agentrl.config import JudgeConfig, SandboxConfig, parse_options
+from agentrl.loops.wiring import close_services, services_for, start_services
+from agentrl.rollouts.scoring import judge as judge_one
+from agentrl.rollouts.scoring import judge_group
+
+LINE = re.compile(r"<(?P<name>[a-z ]+) (?P<mark>[0-9a-f]{24})>\n(?P<text>.*?)\n</(?P=name) (?P=mark)>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -108,3 +116,35 @@ def scripted_judge(script: Script) -> Iterator[ScriptedJudge]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def sections(body: dict[str, Any]) -> dict[str, str]:
+    """The message as a careful reader takes it apart: by the mark that the instructions name, each section once."""
+    instructions, content = (message["content"] for message in body["messages"])
+    (mark,) = set(re.findall(r"the mark ([0-9a-f]{24})", instructions))
+    found = LINE.findall(content)
+    assert {one[1] for one in found} == {mark}
+    assert content.count(mark) == 2 * len(found) + 1
+    assert len({name for name, _, _ in found}) == len(found)
+    rest = LINE.sub("", content).strip()
+    assert rest == f"That was all the data with the mark {mark}. Judge now, in the form that was asked for."
+    return {name: text for name, _, text in found}
+
+
+def run(
+    plugin: type[Verifier], server: ScriptedJudge, rollouts: Sequence[Rollout], *, service: Any = None, **options: Any
+) -> list[Verdict]:
+    """Verdicts on rollouts by a verifier that asks the server; `service` changes the section `judge`."""
+
+    async def main() -> list[Verdict]:
+        services = start_services(plugin.needs, SandboxConfig(), server.config(**(service or {})), "test")
+        try:
+            parsed = parse_options(plugin.Options, options, "options")
+            verifier = plugin(parsed, services_for(plugin.needs, services))
+            if plugin.scope == "group":
+                return list(await judge_group(verifier, rollouts))
+            return list(await asyncio.gather(*(judge_one(verifier, rollout) for rollout in rollouts)))
+        finally:
+            await close_services(services)
+
+    return asyncio.run(main())
