@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.conftest import Run
+import pytest
+
+from agentrl.records.run import RunDirectory
+from tests.e2e.conftest import Run, settings
 from tests.scripted_judge import Reply, says, scripted_judge, sections
 
 TASK = {"prompt": "Name a prime.", "answer": "7"}
@@ -58,13 +61,13 @@ def test_verify_in_groups(agentrl: Run, tmp_path: Path) -> None:
 
 def test_what_is_missing_is_one_sentence(agentrl: Run, tmp_path: Path) -> None:
     file = write(tmp_path, ["It is 7."])
-    for settings, words in [
+    for given, words in [
         ([], "judge needs the service 'judge': set judge.endpoint"),
         (["judge.endpoint=http://localhost:1/v1"], "judge.model is missing"),
         (["judge.endpiont=http://localhost:1/v1"], "judge.endpoint"),
         (["judge.endpoint=localhost:1"], "judge.endpoint"),
     ]:
-        done = agentrl("verify", "judge", file, *(word for one in settings for word in ("--set", one)))
+        done = agentrl("verify", "judge", file, *(word for one in given for word in ("--set", one)))
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert words in done.stderr
     done = agentrl(
@@ -72,3 +75,43 @@ def test_what_is_missing_is_one_sentence(agentrl: Run, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "lines.jsonl, line 1: this verifier judges groups: 'group' must be" in done.stderr
+
+
+def test_training_on_a_judge_and_going_on_with_another_endpoint(agentrl: Run, tmp_path: Path) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        shown = sections(body)
+        if "answer" in shown:
+            return says(reason="r", score=1 + len(shown["answer"]) % 5)
+        first, second = (len(shown[f"{place} answer"]) for place in ("first", "second"))
+        return says(reason="r", winner="first" if first > second else "second" if second > first else "tie")
+
+    parts = (
+        "reward.parts=[{name: style, verifier: judge, weight: 0.1}, {name: vote, verifier: majority, weight: 0},"
+        " {name: best, verifier: pairwise_judge, weight: 0.2}]"
+    )
+    small = (parts, "train.steps=1", "train.tasks_per_step=2", "train.group_size=3", "eval.limit=1")
+    train = ("train", "--env", "code_exec", "--output", "run")
+    refused = agentrl(*train, *settings(*small))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "set judge.endpoint" in refused.stderr
+    assert not (tmp_path / "run").exists()
+    with scripted_judge(script) as first:
+        one = agentrl(*train, *settings(*small, f"judge.endpoint={first.url}", "judge.model=m"))
+        assert one.returncode == 0, one.stderr
+    with scripted_judge(script) as second:
+        more = ("--resume", "--set", "train.steps=2", "--set", f"judge.endpoint={second.url}")
+        two = agentrl("train", "--output", "run", *more)
+        assert two.returncode == 0, two.stderr
+    assert first.asked
+    assert second.asked
+    assert max(first.most, second.most) <= 16
+    run = RunDirectory.open(tmp_path / "run")
+    members = [member for step in (1, 2) for member in run.read_rollouts(f"step_{step:06d}")]
+    assert len(members) == 2 * 2 * 3
+    for member in members:
+        found = member.reward.by_name
+        assert set(found) == {"tests", "style", "vote", "best"}
+        assert all(part.raw is not None for part in found.values())
+        assert member.reward.total == pytest.approx(
+            sum((found[name].raw or 0.0) * weight for name, weight in {"tests": 1, "style": 0.1, "best": 0.2}.items())
+        )
