@@ -20,7 +20,8 @@ class EndpointSettings:
     """Which model is asked where, and how. `endpoint` is what stands before `/chat/completions`.
 
     timeout_seconds: of one request. retries: further tries after the first. backoff_seconds: pause before the second
-    try, doubled each time. concurrency: requests at once.
+    try, doubled each time. concurrency: requests at once. body: further fields of each request; None leaves out one of
+    ours.
 
     Example: `EndpointSettings(endpoint="http://localhost:8000/v1", model="judge")`.
     """
@@ -35,6 +36,7 @@ class EndpointSettings:
     max_tokens: int = 1024
     temperature: float = 0.0
     seed: int = 0
+    body: Mapping[str, JSON] = field(default_factory=dict)
 
 
 class JudgeEndpoint:
@@ -83,7 +85,7 @@ class JudgeEndpoint:
 
     def _body(self, instructions: str, content: str, schema: Mapping[str, JSON], seed: int) -> bytes:
         shape = {"name": "reply", "strict": True, "schema": schema}
-        body = {
+        body: dict[str, JSON] = {
             "model": self.settings.model,
             "messages": [{"role": "system", "content": instructions}, {"role": "user", "content": content}],
             "max_tokens": self.settings.max_tokens,
@@ -91,7 +93,8 @@ class JudgeEndpoint:
             "seed": seed,
             "response_format": {"type": "json_schema", "json_schema": shape},
         }
-        return json.dumps(body).encode()
+        body |= self.settings.body
+        return json.dumps({key: value for key, value in body.items() if value is not None}).encode()
 
     def _pause(self, attempt: int, asked: float | None) -> float:
         """Seconds before a try: what the endpoint asked for, but no less than our own, doubled each time."""

@@ -199,6 +199,7 @@ class JudgeConfig(Section):
     max_tokens: PositiveInt = Field(1024, description="tokens of one reply")
     temperature: NaturalFloat = Field(0.0, description="sampling temperature of the replies")
     seed: NaturalInt = Field(0, description="fixes the seeds of the requests")
+    body: dict[str, Any] = Field({}, description="further fields of a request; null leaves out one of ours")
 
     @field_validator("endpoint")
     @classmethod
@@ -217,6 +218,17 @@ class JudgeConfig(Section):
         if found.path.rstrip("/").endswith("/chat/completions"):
             raise PydanticCustomError("address", "Input should end before /chat/completions")
         return endpoint
+
+    @field_validator("body")
+    @classmethod
+    def _further(cls, body: dict[str, Any]) -> dict[str, Any]:
+        for name in ("model", "messages", "stream", "n"):
+            if name in body:
+                raise PydanticCustomError("body", f"Input should not hold {name}, which is set for each question")
+        for name in ("temperature", "seed", "max_tokens"):
+            if body.get(name) is not None:
+                raise PydanticCustomError("body", f"Input should not hold {name}: set judge.{name}")
+        return body
 
 
 class ScratchConfig(Section):

@@ -61,6 +61,19 @@ def test_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert body["seed"] == keyed_seed(9, 0, 0) >> 32 < 2**31
 
 
+def test_further_fields_are_sent_and_ours_can_be_left_out() -> None:
+    body = {"response_format": None, "max_tokens": None, "max_completion_tokens": 9, "top_p": 0.5}
+    with scripted_judge(in_turn(GOOD)) as judge:
+        assert ask(judge, body=body) == [{"score": 3}]
+    assert judge.asked[0].keys() == {"model", "messages", "temperature", "seed", "max_completion_tokens", "top_p"}
+
+
+@pytest.mark.parametrize("body", [{"model": "m"}, {"messages": []}, {"stream": True}, {"temperature": 1}, {"seed": 0}])
+def test_fields_that_are_set_elsewhere_are_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"judge\.body = .*should not hold"):
+        parse([Layer("test", {"judge": {"body": body}})])
+
+
 def test_no_key_is_sent_without_one() -> None:
     with scripted_judge(in_turn(GOOD)) as judge:
         ask(judge)

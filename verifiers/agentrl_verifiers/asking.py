@@ -31,8 +31,9 @@ _READING = (
 class AskOptions(Options):
     """Options that all verifiers share that ask a model.
 
-    rubric: what makes an answer good. reference: whether the model sees the task's answer. min_characters: letters and
-    digits that an answer needs; one with fewer scores 0 and is not shown. max_characters: a longer one, too.
+    rubric: what makes an answer good; a task's own `rubric` comes first. reference: whether the model sees the task's
+    answer. min_characters: letters and digits that an answer needs; one with fewer scores 0 and is not shown.
+    max_characters: a longer one, too.
     """
 
     rubric: str = (
@@ -84,6 +85,14 @@ def asked_sections(task: Task, options: AskOptions) -> dict[str, str]:
     if options.reference:
         sections["reference"] = plain(gold_text(task))
     return sections
+
+
+def rubric_of(task: Task, options: AskOptions) -> str:
+    """The rubric of a task. Raises DataError when its own is no text."""
+    rubric = task.data.get("rubric", options.rubric)
+    if not isinstance(rubric, str) or not rubric.strip():
+        raise DataError("the task's rubric must be text")
+    return rubric.strip()
 
 
 def fenced(sections: Mapping[str, str], judged: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import BaseModel, Field, model_validator
 
 from agentrl.api import JSON, ConfigError, Example, Rollout, Services, Task, Verdict, Verifier
-from agentrl_verifiers.asking import PATIENCE, AskOptions, all_replies, asked_sections, fenced, given_answer
+from agentrl_verifiers.asking import PATIENCE, AskOptions, all_replies, asked_sections, fenced, given_answer, rubric_of
 
 _SHOWN = 300
 _INSTRUCTIONS = """You grade an answer to a task by this rubric:
@@ -80,9 +80,10 @@ class JudgeAnswer(Verifier):
         )
 
     def check_task(self, task: Task) -> None:
-        """Refuse a task without a text, or without the reference that is to be shown."""
+        """Refuse a task without a text, with a rubric that is none, or without the reference that is to be shown."""
         assert isinstance(self.options, JudgeOptions)
         asked_sections(task, self.options)
+        rubric_of(task, self.options)
 
     async def verify(self, rollout: Rollout) -> Verdict:
         """Judge one rollout. Raises JudgeUnavailable, and DataError as `check_task` does."""
@@ -92,7 +93,7 @@ class JudgeAnswer(Verifier):
         answer, reason = given_answer(rollout, options)
         if reason:
             return Verdict(verifier=self.name, score=0.0, passed=False, reason=reason, detail="the judge was not asked")
-        replies = await self._ask(sections | {"answer": answer})
+        replies = await self._ask(rubric_of(rollout.task, options), sections | {"answer": answer})
         mean = statistics.fmean(int(reply["score"]) for reply in replies)
         top = options.highest if options.threshold is None else options.threshold
         return Verdict(
@@ -103,12 +104,12 @@ class JudgeAnswer(Verifier):
             detail=f"{mean:g} from {options.lowest} to {options.highest}: {replies[0]['reason'][:_SHOWN]}",
         )
 
-    async def _ask(self, sections: dict[str, str]) -> Sequence[JSON]:
+    async def _ask(self, rubric: str, sections: dict[str, str]) -> Sequence[JSON]:
         options = self.options
         assert isinstance(options, JudgeOptions)
         reading, content = fenced(sections, "the answer")
         scale = {"lowest": options.lowest, "highest": options.highest}
-        instructions = _INSTRUCTIONS.format(rubric=options.rubric.strip(), reading=reading, **scale)
+        instructions = _INSTRUCTIONS.format(rubric=rubric, reading=reading, **scale)
         schema = {
             "type": "object",
             "properties": {

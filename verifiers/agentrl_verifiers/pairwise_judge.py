@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from agentrl.api import JSON, Example, JudgeUnavailable, Rollout, Task, Verdict, Verifier
-from agentrl_verifiers.asking import PATIENCE, AskOptions, all_replies, asked_sections, fenced, given_answer
+from agentrl_verifiers.asking import PATIENCE, AskOptions, all_replies, asked_sections, fenced, given_answer, rubric_of
 
 _INSTRUCTIONS = """You compare two answers to the same task, the first and the second, by this rubric:
 
@@ -65,9 +65,10 @@ class PairwiseJudge(Verifier):
         )
 
     def check_task(self, task: Task) -> None:
-        """Refuse a task without a text, or without the reference that is to be shown."""
+        """Refuse a task without a text, with a rubric that is none, or without the reference that is to be shown."""
         assert isinstance(self.options, PairwiseOptions)
         asked_sections(task, self.options)
+        rubric_of(task, self.options)
 
     async def verify_group(self, rollouts: Sequence[Rollout]) -> Sequence[Verdict]:
         """Judge a group. Raises DataError as `check_task` does."""
@@ -76,7 +77,10 @@ class PairwiseJudge(Verifier):
         sections = asked_sections(rollouts[0].task, options)
         answers = [given_answer(rollout, options) for rollout in rollouts]
         pairs = [pair for pair in combinations(range(len(answers)), 2) if not any(answers[place][1] for place in pair)]
-        results = await asyncio.gather(*(self._compare(sections, answers[a][0], answers[b][0]) for a, b in pairs))
+        rubric = rubric_of(rollouts[0].task, options)
+        results = await asyncio.gather(
+            *(self._compare(rubric, sections, answers[a][0], answers[b][0]) for a, b in pairs)
+        )
         missing = sum(bool(reason) for _, reason in answers)
         points = [float(missing)] * len(answers)  # whoever has no answer loses against all that have one
         failures: dict[int, str] = {}
@@ -102,21 +106,22 @@ class PairwiseJudge(Verifier):
         detail = f"{points:g} of {others} comparisons won" if others else "nothing to compare with"
         return Verdict(verifier=self.name, score=share, passed=passed, reason="scored", detail=detail)
 
-    async def _compare(self, sections: dict[str, str], one: str, other: str) -> float | JudgeUnavailable:
+    async def _compare(self, rubric: str, sections: dict[str, str], one: str, other: str) -> float | JudgeUnavailable:
         """Points of `one` against `other`, the mean of both orders: from 0 (lost twice) to 1 (won twice)."""
         if one == other:
             return 0.5
         try:
-            forward, backward = await all_replies((self._ask(sections, one, other), self._ask(sections, other, one)))
+            forward, backward = await all_replies(
+                (self._ask(rubric, sections, one, other), self._ask(rubric, sections, other, one))
+            )
         except JudgeUnavailable as error:
             return error
         return (forward + 1.0 - backward) / 2
 
-    async def _ask(self, sections: dict[str, str], first: str, second: str) -> float:
+    async def _ask(self, rubric: str, sections: dict[str, str], first: str, second: str) -> float:
         """Points of the first."""
-        assert isinstance(self.options, PairwiseOptions)
         shown = sections | {"first answer": first, "second answer": second}
         reading, content = fenced(shown, "an answer")
-        instructions = _INSTRUCTIONS.format(rubric=self.options.rubric.strip(), reading=reading)
+        instructions = _INSTRUCTIONS.format(rubric=rubric, reading=reading)
         reply = await self.services.judge.ask(instructions, content, schema=_SCHEMA)
         return _POINTS[reply["winner"]]

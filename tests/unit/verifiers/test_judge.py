@@ -46,6 +46,18 @@ def test_what_the_judge_is_shown() -> None:
     }
 
 
+def test_a_task_s_own_rubric_comes_first() -> None:
+    rollouts = [reply_to({"prompt": "p", "rubric": "Own."}, "7"), reply_to({"prompt": "p"}, "7")]
+    with scripted_judge(lambda body: says(reason="", score=1)) as server:
+        for rollout in rollouts:
+            run(JudgeAnswer, server, [rollout], rubric="Shared.")
+    found = [[word in one["messages"][0]["content"] for word in ("Own.", "Shared.")] for one in server.asked]
+    assert found == [[True, False], [False, True]]
+    verifier = JudgeAnswer(JudgeAnswer.Options(), None)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="rubric must be text"):
+        verifier.check_task(Task(id="t", messages=(), data={"prompt": "p", "rubric": 3}))
+
+
 def test_the_messages_of_a_task_are_its_text() -> None:
     messages = (Message(role="system", content="Be brief."), Message(role="user", content="Name a prime."))
     rollout = reply_to({}, "7")
