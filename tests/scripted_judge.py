@@ -137,7 +137,7 @@ def run(
     """Verdicts on rollouts by a verifier that asks the server; `service` changes the section `judge`."""
 
     async def main() -> list[Verdict]:
-        services = start_services(plugin.needs, SandboxConfig(), server.config(**(service or {})), "test")
+        services = start_services(plugin.needs, SandboxConfig(), "test", server.config(**(service or {})))
         try:
             parsed = parse_options(plugin.Options, options, "options")
             verifier = plugin(parsed, services_for(plugin.needs, services))

@@ -87,7 +87,7 @@ def check_verifier(
 async def _check(
     plugin: type[Verifier], examples: Sequence[Example], sandbox: SandboxConfig, judge_config: JudgeConfig, options: Any
 ) -> Report:
-    services = start_services(plugin.needs, sandbox, judge_config, plugin.name)
+    services = start_services(plugin.needs, sandbox, plugin.name, judge_config)
     try:
         verifier = plugin(options, services_for(plugin.needs, services))
         checks = [

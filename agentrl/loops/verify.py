@@ -71,7 +71,7 @@ async def _verify(
     write: Callable[[dict[str, Any]], None],
     refuse: Callable[[str], None],
 ) -> Outcome:
-    services = start_services(plugin.needs, config, judge_config, plugin.name)
+    services = start_services(plugin.needs, config, plugin.name, judge_config)
     outcome = Outcome()
     if "sandbox" in services.available:
         outcome.tier = services.sandbox.tier

@@ -52,14 +52,16 @@ def services_for(needs: frozenset[str], services: Services) -> Services:
     return Services(available={name: services.available[name] for name in needs})
 
 
-def start_services(needs: frozenset[str], config: SandboxConfig, judge: JudgeConfig, owner: str) -> Services:
+def start_services(
+    needs: frozenset[str], config: SandboxConfig, owner: str, judge: JudgeConfig | None = None
+) -> Services:
     """Start what is needed; a missing backend, endpoint or key, or an unknown service, is an error that says so."""
     unknown = sorted(needs - OFFERED)
     if unknown:
         raise PluginError(f"{owner} needs the service '{unknown[0]}'; this version offers {', '.join(sorted(OFFERED))}")
     available: dict[str, object] = {}
     if "judge" in needs:  # first: it may be refused, and starts no process
-        available["judge"] = JudgeEndpoint(endpoint_settings(judge, owner))
+        available["judge"] = JudgeEndpoint(endpoint_settings(judge or JudgeConfig(), owner))
     if "sandbox" in needs:
         available["sandbox"] = open_sandbox(
             backend=config.backend,
@@ -110,7 +112,9 @@ async def close_services(services: Services) -> None:
 async def wire(resolved: Resolved) -> AsyncIterator[Wired]:
     """Start the services that the plugins need, build the plugins, and close everything in the end."""
     needs = resolved.env.needs.union(*(plan.plugin.needs for plan in resolved.verifiers))
-    services = start_services(needs, resolved.config.sandbox, resolved.config.judge, resolved.config.env.name)
+    asks = [part for plan in resolved.verifiers if "judge" in plan.plugin.needs for part in plan.parts]
+    owner = f"reward.parts.{asks[0]}" if asks else resolved.config.env.name
+    services = start_services(needs, resolved.config.sandbox, owner, resolved.config.judge)
     try:
         verifiers = {}
         for plan in resolved.verifiers:

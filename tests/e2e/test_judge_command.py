@@ -93,7 +93,7 @@ def test_training_on_a_judge_and_going_on_with_another_endpoint(agentrl: Run, tm
     train = ("train", "--env", "code_exec", "--output", "run")
     refused = agentrl(*train, *settings(*small))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "set judge.endpoint" in refused.stderr
+    assert "reward.parts.style needs the service 'judge': set judge.endpoint" in refused.stderr
     assert not (tmp_path / "run").exists()
     with scripted_judge(script) as first:
         one = agentrl(*train, *settings(*small, f"judge.endpoint={first.url}", "judge.model=m"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentrl.api import ConfigError, JudgeUnavailable, keyed_seed
-from agentrl.config import JudgeConfig, Layer, parse
+from agentrl.config import JudgeConfig, Layer, SandboxConfig, parse
 from agentrl.endpoint import JudgeEndpoint
 from agentrl.loops.wiring import close_services, endpoint_settings, start_services
 from tests.scripted_judge import Reply, ScriptedJudge, says, scripted_judge
@@ -165,7 +165,7 @@ def test_no_more_requests_at_once_than_allowed(cap: int) -> None:
 
 def start(**judge: Any) -> None:
     async def main() -> None:
-        await close_services(start_services(frozenset({"judge"}), parse([]).sandbox, JudgeConfig(**judge), "rubric"))
+        await close_services(start_services(frozenset({"judge"}), SandboxConfig(), "rubric", JudgeConfig(**judge)))
 
     asyncio.run(main())
 

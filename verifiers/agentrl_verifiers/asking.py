@@ -28,21 +28,19 @@ _READING = (
 )
 
 
+_RUBRIC = (
+    "A good answer does what the task asks, correctly and completely, and nothing else. An answer that is wrong, "
+    "missing, evasive or beside the point is bad, however well it is worded."
+)
+
+
 class AskOptions(Options):
-    """Options that all verifiers share that ask a model.
+    """Options that all verifiers share that ask a model."""
 
-    rubric: what makes an answer good; a task's own `rubric` comes first. reference: whether the model sees the task's
-    answer. min_characters: letters and digits that an answer needs; one with fewer scores 0 and is not shown.
-    max_characters: a longer one, too.
-    """
-
-    rubric: str = (
-        "A good answer does what the task asks, correctly and completely, and nothing else. An answer that is wrong, "
-        "missing, evasive or beside the point is bad, however well it is worded."
-    )
-    reference: bool = False
-    min_characters: int = Field(1, ge=1)
-    max_characters: int = Field(20_000, ge=1)
+    rubric: str = Field(_RUBRIC, description="what makes an answer good; a task's own rubric comes first")
+    reference: bool = Field(False, description="whether the model sees the task's answer")
+    min_characters: int = Field(1, ge=1, description="letters and digits below which an answer scores 0 unasked")
+    max_characters: int = Field(20_000, ge=1, description="characters above which an answer scores 0 unasked")
 
     @field_validator("rubric")
     @classmethod

@@ -23,16 +23,14 @@ Reply with one JSON object and nothing else: {{"reason": a short explanation, "s
 
 
 class JudgeOptions(AskOptions):
-    """Options of `judge`.
+    """Options of `judge`."""
 
-    lowest, highest: the scale that the model is asked for. threshold: score on that scale from which an answer passes;
-    null takes `highest`. votes: how often the model is asked; the mean counts.
-    """
-
-    lowest: int = Field(1, ge=-1000, le=1000)
-    highest: int = Field(5, ge=-1000, le=1000)
-    threshold: float | None = Field(None, allow_inf_nan=False)
-    votes: int = Field(1, ge=1, le=99)
+    lowest: int = Field(1, ge=-1000, le=1000, description="lower end of the scale that the model is asked for")
+    highest: int = Field(5, ge=-1000, le=1000, description="upper end")
+    threshold: float | None = Field(
+        None, allow_inf_nan=False, description="score on that scale from which an answer passes; null takes highest"
+    )
+    votes: int = Field(1, ge=1, le=99, description="how often the model is asked; the mean counts")
 
     @model_validator(mode="after")
     def _ordered(self) -> JudgeOptions:

@@ -30,9 +30,9 @@ _POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 class PairwiseOptions(AskOptions):
-    """Options of `pairwise_judge`. threshold: share of the comparisons from which an answer passes."""
+    """Options of `pairwise_judge`."""
 
-    threshold: float = Field(0.5, gt=0, le=1)
+    threshold: float = Field(0.5, gt=0, le=1, description="share of the comparisons from which an answer passes")
 
 
 class PairwiseJudge(Verifier):
