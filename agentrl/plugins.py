@@ -43,7 +43,12 @@ def load_env(spec: str) -> type[Env]:
 
 def load_verifier(spec: str) -> type[Verifier]:
     """The verifier class that `spec` names."""
-    return _load(spec, "agentrl.verifiers", Verifier, "verifier")
+    verifier = _load(spec, "agentrl.verifiers", Verifier, "verifier")
+    if verifier.scope not in ("rollout", "group"):
+        raise PluginError(f"the verifier '{spec}' has scope = {verifier.scope!r}; it is 'rollout' or 'group'")
+    if verifier.scope == "group" and verifier.verify_group is Verifier.verify_group:
+        raise PluginError(f"the verifier '{spec}' has scope = 'group' and must define verify_group()")
+    return verifier
 
 
 def _entry_points(group: str) -> list[EntryPoint]:

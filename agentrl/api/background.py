@@ -162,7 +162,8 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
     result: list[T] = []
 
     async def keep() -> None:
-        # Not the task's own result: at its end the runner asks for the signal handler, which writes the task out as text.
+        # Not the task's own result: at its end the runner asks for the signal handler, and that writes the task
+        # out as text.
         result.append(await main)
 
     with asyncio.Runner(loop_factory=GuardedLoop) as runner:

@@ -52,6 +52,10 @@ class WorkersUnavailable(AgentRLError):
     """No worker process could be started, or it could not import what it was to call; the text says why."""
 
 
+class JudgeUnavailable(AgentRLError):
+    """The model that judges gave no reply that can be used, tries and all; the text says what came instead."""
+
+
 class TooManyFailures(AgentRLError):
     """More rollouts failed through the author's code than the configuration allows; carries the first traceback."""
 

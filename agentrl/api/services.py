@@ -212,9 +212,23 @@ class Scorer(Protocol):
 
 
 class Judge(Protocol):
-    """An OpenAI-compatible endpoint that is asked a rubric."""
+    """A model behind an OpenAI-compatible endpoint that judges; safe to use from many rollouts at once."""
 
-    async def ask(self, prompt: str) -> str: ...
+    @property
+    def temperature(self) -> float:
+        """Sampling temperature of the replies; at 0, another seed says nothing new."""
+        ...
+
+    async def ask(
+        self, instructions: str, content: str, *, schema: Mapping[str, JSON], seed: int = 0
+    ) -> Mapping[str, JSON]:
+        """The model's reply to `content` under the system message `instructions`: an object that `schema` accepts.
+
+        schema: JSON schema of type object; the endpoint is asked to keep to it, and the reply is checked. seed: tells
+        questions apart that are asked several times. Failed connections, overload and replies that do not fit are
+        tried again. Raises JudgeUnavailable, which makes a verdict `judge_unavailable` when a verifier lets it pass.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,7 +254,14 @@ class Verdict:
             raise ValueError(f"score {self.score} does not go with reason '{self.reason}'")
 
 
-UNJUDGED_REASONS = frozenset({"sandbox_unavailable", "verifier_error", "verifier_timeout"})
+UNJUDGED_REASONS = frozenset(
+    {
+        "sandbox_unavailable",
+        "judge_unavailable",  # the endpoint of the service `judge` gave no valid reply, retries included
+        "verifier_error",
+        "verifier_timeout",
+    }
+)
 """Our failures: the score is None, and the member leaves its group."""
 
 REASONS = UNJUDGED_REASONS | {

@@ -56,10 +56,14 @@ def verifier_show(
     print(inspect.cleandoc(verifier.__doc__ or "") + "\n")
     _print_options(verifier.Options, "options")
     print(f"\nneeds: {', '.join(sorted(verifier.needs)) or 'nothing'}")
+    print(f"judges: {'the rollouts of a task together' if verifier.scope == 'group' else 'each rollout by itself'}")
     print(f"judges correctness: {'yes' if verifier.correctness else 'no'}")
     for example in verifier.examples():
         verdict = "passes" if example.passes else "fails"
-        print(f"{example.kind} {verdict}: {json.dumps({'task': example.task, 'response': example.response})}")
+        shown = {"task": example.task, "response": example.response}
+        if example.others:
+            shown["others"] = list(example.others)
+        print(f"{example.kind} {verdict}: {json.dumps(shown)}")
 
 
 def _print_options(options: type[BaseModel], prefix: str) -> None:

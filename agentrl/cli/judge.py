@@ -25,6 +25,8 @@ def verify(
 ) -> None:
     """Judge every line of a JSONL file; one verdict a line on stdout, in input order.
 
+    For a verifier that judges groups each line needs a "group": lines with the same one are judged together.
+
     Exit code 0 when all lines were judged, 3 when some were unjudged, 2 for bad input.
     """
     settings, options = _settings(set_, sandbox, workers)
@@ -34,6 +36,7 @@ def verify(
         verifier,
         file,
         sandbox=settings.sandbox,
+        judge_config=settings.judge,
         options=options,
         write=lambda line: print(json_text(line), flush=True),
         refuse=lambda text: print(f"error: {text}", file=sys.stderr),
@@ -59,7 +62,7 @@ def check(
     settings, options = _settings(set_, sandbox, workers)
     from agentrl.loops.check_verifier import check_verifier
 
-    report = check_verifier(name, sandbox=settings.sandbox, options=options)
+    report = check_verifier(name, sandbox=settings.sandbox, judge_config=settings.judge, options=options)
     if json_:
         print(json_text(dataclasses.asdict(report)))
         sys.exit(report.exit_code)
@@ -82,8 +85,11 @@ def _settings(assignments: list[str] | None, sandbox: str, workers: int | None) 
     given = layers(None, assignments, sandbox__backend=sandbox, sandbox__workers=workers)
     options: dict[str, Any] = {}
     for layer in given:
-        for key in layer.settings.keys() - {"sandbox", "options"}:
-            raise ConfigError(f"--set {key}: only keys under sandbox and options (of the verifier) are taken here")
+        for key in layer.settings.keys() - {"sandbox", "judge", "options"}:
+            raise ConfigError(
+                f"--set {key}: only keys under sandbox, judge and options (of the verifier) are taken here"
+            )
         options = merge(options, layer.settings.get("options") or {})
-    settings = parse([Layer(layer.source, {"sandbox": layer.settings.get("sandbox") or {}}) for layer in given])
+    kept = ("sandbox", "judge")
+    settings = parse([Layer(x.source, {key: x.settings[key] for key in kept if key in x.settings}) for x in given])
     return settings, options

@@ -6,8 +6,9 @@ An option is here only if something honours it; `agentrl config show` prints thi
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -183,6 +184,53 @@ class SandboxConfig(Section):
     docker: DockerConfig = DockerConfig()
 
 
+class JudgeConfig(Section):
+    """The model that judges, for plugins that need the service `judge`."""
+
+    endpoint: Text | None = Field(
+        None, description="OpenAI-compatible address before /chat/completions, such as http://localhost:8000/v1"
+    )
+    model: Text | None = Field(None, description="name of the model at the endpoint")
+    api_key_env: Text | None = Field(None, description="environment variable that holds the key; null sends none")
+    timeout_seconds: PositiveFloat = Field(60.0, description="limit of one request")
+    retries: NaturalInt = Field(3, description="further tries after no reply, an overloaded endpoint, or a bad reply")
+    backoff_seconds: NaturalFloat = Field(1.0, description="pause before the second try, doubled each time")
+    concurrency: PositiveInt = Field(16, description="requests at once")
+    max_tokens: PositiveInt = Field(1024, description="tokens of one reply")
+    temperature: NaturalFloat = Field(0.0, description="sampling temperature of the replies")
+    seed: NaturalInt = Field(0, description="fixes the seeds of the requests")
+    body: dict[str, Any] = Field({}, description="further fields of a request; null leaves out one of ours")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _address(cls, endpoint: str | None) -> str | None:
+        if endpoint is None:
+            return None
+        try:
+            found = urlsplit(endpoint)
+            usable = found.scheme in ("http", "https") and found.hostname and found.port != 0
+        except ValueError:  # brackets, or a port that is no number
+            usable = False
+        if not usable or found.query or found.fragment or not endpoint.isprintable() or " " in endpoint:
+            raise PydanticCustomError("address", "Input should be an address such as http://localhost:8000/v1")
+        if found.username is not None or found.password is not None:
+            raise PydanticCustomError("address", "Input should hold no password: name a variable in judge.api_key_env")
+        if found.path.rstrip("/").endswith("/chat/completions"):
+            raise PydanticCustomError("address", "Input should end before /chat/completions")
+        return endpoint
+
+    @field_validator("body")
+    @classmethod
+    def _further(cls, body: dict[str, Any]) -> dict[str, Any]:
+        for name in ("model", "messages", "stream", "n"):
+            if name in body:
+                raise PydanticCustomError("body", f"Input should not hold {name}, which is set for each question")
+        for name in ("temperature", "seed", "max_tokens"):
+            if body.get(name) is not None:
+                raise PydanticCustomError("body", f"Input should not hold {name}: set judge.{name}")
+        return body
+
+
 class ScratchConfig(Section):
     """A policy made from nothing: a Llama with a tokenizer trained on the demonstrations."""
 
@@ -224,4 +272,5 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    judge: JudgeConfig = JudgeConfig()
     sft: SftConfig = SftConfig()

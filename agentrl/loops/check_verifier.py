@@ -6,15 +6,15 @@ import asyncio
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agentrl.api import JSON, Example, Message, PluginError, Rollout, Stop, Task, Turn, Verifier
+from agentrl.api import JSON, Example, Message, PluginError, Rollout, Stop, Task, Turn, Verdict, Verifier
 from agentrl.api.background import run_loop
-from agentrl.config import SandboxConfig, parse_options
-from agentrl.loops.wiring import VERIFIER_TIMEOUT, close_services, services_for, start_services
+from agentrl.config import JudgeConfig, SandboxConfig, parse_options
+from agentrl.loops.wiring import close_services, services_for, start_services
 from agentrl.plugins import load_verifier
-from agentrl.rollouts.scoring import judge
+from agentrl.rollouts.scoring import judge, judge_group
 
 FLOOR = {
     "empty": "",
@@ -28,6 +28,8 @@ FLOOR = {
 }
 """Responses that no verifier of correctness may score, whatever its task."""
 TIMED = 200
+TIMED_ASKS = 8
+"""Verdicts that are timed: fewer where each asks a model that may cost money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,34 +67,45 @@ class Report:
         return 0 if all(check.right for check in self.checks) else 3
 
 
-def check_verifier(name: str, *, sandbox: SandboxConfig, options: Mapping[str, Any]) -> Report:
-    """Check an installed verifier or `file.py:Class`. Raises PluginError for one that offers no examples."""
+def check_verifier(
+    name: str, *, sandbox: SandboxConfig, judge_config: JudgeConfig | None = None, options: Mapping[str, Any]
+) -> Report:
+    """Check an installed verifier or `file.py:Class`. Raises PluginError for one that offers no examples.
+
+    One that judges groups judges a response among the `others` of its example, junk among those of the task's gold.
+    """
     plugin = load_verifier(name)
     examples = plugin.examples()
     if not any(example.passes for example in examples):
         raise PluginError(
             f"the verifier '{name}' offers nothing to check: its `examples()` must hold a gold response at least"
         )
-    return run_loop(_check(plugin, examples, sandbox, parse_options(plugin.Options, options, "options")))
+    parsed = parse_options(plugin.Options, options, "options")
+    return run_loop(_check(plugin, examples, sandbox, judge_config or JudgeConfig(), parsed))
 
 
-async def _check(plugin: type[Verifier], examples: Sequence[Example], config: SandboxConfig, options: Any) -> Report:
-    services = start_services(plugin.needs, config, plugin.name)
+async def _check(
+    plugin: type[Verifier], examples: Sequence[Example], sandbox: SandboxConfig, judge_config: JudgeConfig, options: Any
+) -> Report:
+    services = start_services(plugin.needs, sandbox, plugin.name, judge_config)
     try:
         verifier = plugin(options, services_for(plugin.needs, services))
-        checks = [
-            await _judge(verifier, example.kind, example.task, example.response, example.passes, example.evidence)
-            for example in examples
-        ]
+        checks = [await _judge(verifier, example.kind, _group(example), example.passes) for example in examples]
         for task in _tasks(examples):
-            golds = {example.response for example in examples if example.passes and example.task is task}
+            golds = {
+                example.response: example.others for example in examples if example.passes and example.task is task
+            }
+            others = next(iter(golds.values()), ())
             echo = " ".join(str(value) for key, value in task.items() if key not in ("answer", "expected"))
             for kind, response in (FLOOR | {"echo of the task": echo}).items():
                 if response not in golds:
                     expected = False if plugin.correctness else None
-                    checks.append(await _judge(verifier, kind, task, response, expected))
+                    group = [_rollout(task, text, index) for index, text in enumerate((response, *others))]
+                    checks.append(await _judge(verifier, kind, group, expected))
         gold = next(example for example in examples if example.passes)
-        return Report(checks=tuple(checks), **await _measure(verifier, gold))
+        return Report(
+            checks=tuple(checks), **await _measure(verifier, gold, TIMED_ASKS if "judge" in plugin.needs else TIMED)
+        )
     finally:
         await close_services(services)
 
@@ -105,30 +118,31 @@ def _tasks(examples: Sequence[Example]) -> list[Mapping[str, Any]]:
     return found
 
 
-async def _judge(
-    verifier: Verifier,
-    kind: str,
-    task: Mapping[str, Any],
-    response: str,
-    expected: bool | None,
-    evidence: JSON = None,
-) -> Check:
-    rollout = _rollout(task, response, evidence)
-    verifier.check_task(rollout.task)
-    verdict = await judge(verifier, rollout, VERIFIER_TIMEOUT)
+async def _judge(verifier: Verifier, kind: str, rollouts: Sequence[Rollout], expected: bool | None) -> Check:
+    """Judge the first of `rollouts`; the others are the rest of its group, for a verifier that judges groups."""
+    verifier.check_task(rollouts[0].task)
+    verdict = await _verdict(verifier, rollouts)
     passed = verdict.passed if verdict.score is not None else None
     if passed is None and verdict.score is not None:
         passed = verdict.score > 0
+    response = rollouts[0].turns[0].action.content
     return Check(
         kind=kind, response=response, expected=expected, passed=passed, reason=verdict.reason, detail=verdict.detail
     )
 
 
-async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
+async def _verdict(verifier: Verifier, rollouts: Sequence[Rollout]) -> Verdict:
+    """The verdict on the first rollout."""
+    if verifier.scope == "group":
+        return (await judge_group(verifier, rollouts))[0]
+    return await judge(verifier, rollouts[0])
+
+
+async def _measure(verifier: Verifier, gold: Example, timed: int) -> dict[str, float]:
     """Speed on the gold response, made different each time by blanks or a comment, so that nothing is remembered."""
     number = 0
 
-    def another() -> Rollout:
+    def another() -> list[Rollout]:
         nonlocal number
         number += 1
         fence = gold.response.rfind("\n```")
@@ -136,20 +150,28 @@ async def _measure(verifier: Verifier, gold: Example) -> dict[str, float]:
             response = f"{gold.response[:fence]}\n# {number}{gold.response[fence:]}"
         else:
             response = gold.response + " " * (number % 64) + "\n" * (number // 64)
-        return _rollout(gold.task, response, gold.evidence)
+        return _group(replace(gold, response=response))
 
     taken = []
-    for _ in range(TIMED // 10):
+    for _ in range(max(timed // 10, 1)):
         began = time.perf_counter()
-        await judge(verifier, another(), VERIFIER_TIMEOUT)
+        await _verdict(verifier, another())
         taken.append(time.perf_counter() - began)
     began = time.perf_counter()
-    await asyncio.gather(*(judge(verifier, another(), VERIFIER_TIMEOUT) for _ in range(TIMED)))
-    rate = TIMED / (time.perf_counter() - began)
+    await asyncio.gather(*(_verdict(verifier, another()) for _ in range(timed)))
+    rate = timed / (time.perf_counter() - began)
     return {"rate": rate, "median": statistics.median(taken), "slowest": max(taken)}
 
 
-def _rollout(task: Mapping[str, Any], response: str, evidence: JSON) -> Rollout:
+def _group(example: Example) -> list[Rollout]:
+    """The group of an example, its own response first."""
+    return [
+        _rollout(example.task, response, index, example.evidence)
+        for index, response in enumerate((example.response, *example.others))
+    ]
+
+
+def _rollout(task: Mapping[str, Any], response: str, index: int, evidence: JSON = None) -> Rollout:
     turn = Turn(segment=0, span=(0, 0), completion=None, action=Message(role="assistant", content=response))
     made = Task(id="check", messages=(), answer=task.get("answer"), data=dict(task))
-    return Rollout(task=made, index=0, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED, evidence=evidence)
+    return Rollout(task=made, index=index, seed=0, turns=(turn,), segments=(), stop=Stop.FINISHED, evidence=evidence)

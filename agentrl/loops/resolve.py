@@ -108,7 +108,15 @@ def _verifiers(config: Config) -> tuple[VerifierPlan, ...]:
     return tuple(plans.values())
 
 
-RESUMABLE = ("train.steps", "train.max_seconds", "train.save_every", "train.keep_checkpoints")
+RESUMABLE = (
+    "train.steps",
+    "train.max_seconds",
+    "train.save_every",
+    "train.keep_checkpoints",
+    "judge.endpoint",
+    "judge.api_key_env",
+    "judge.concurrency",
+)
 """Keys that may change when a run is resumed."""
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from agentrl.api import DataError, Env, PluginError, Sandbox, Services, Task, nearest
-from agentrl.config import SandboxConfig
+from agentrl.api import ConfigError, DataError, Env, PluginError, Sandbox, Services, Task, nearest
+from agentrl.config import JudgeConfig, SandboxConfig
+from agentrl.endpoint import EndpointSettings, JudgeEndpoint
 from agentrl.loops.resolve import Resolved
 from agentrl.rollouts.scoring import Scorer
 from agentrl.sandbox import DockerSettings, WorkerProcesses, open_sandbox, open_workers
 
-OFFERED = frozenset({"sandbox", "workers"})
+OFFERED = frozenset({"sandbox", "workers", "judge"})
 """Names that a plugin may put into `needs`; `sandbox[NAME]` is a sandbox in which the package NAME can be imported."""
-
-VERIFIER_TIMEOUT = 300.0
-"""Seconds after which a verdict is given up as unjudged; verifiers have tighter limits of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +60,18 @@ def _service(need: str) -> str:
 _SANDBOX_WITH = re.compile(r"sandbox\[(?P<package>[\w.-]+)\]")
 
 
-def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> Services:
-    """Start what is needed; a missing backend or an unknown service is an error that says what to do."""
+def start_services(
+    needs: frozenset[str], config: SandboxConfig, owner: str, judge: JudgeConfig | None = None
+) -> Services:
+    """Start what is needed; a missing backend, endpoint or key, or an unknown service, is an error that says so."""
     wanted = {match["package"] for match in map(_SANDBOX_WITH.fullmatch, needs) if match}
     needs = frozenset(map(_service, needs))
     unknown = sorted(needs - OFFERED)
     if unknown:
         raise PluginError(f"{owner} needs the service '{unknown[0]}'; this version offers {', '.join(sorted(OFFERED))}")
     available: dict[str, object] = {}
+    if "judge" in needs:  # first: it may be refused, and starts no process
+        available["judge"] = JudgeEndpoint(endpoint_settings(judge or JudgeConfig(), owner))
     if "sandbox" in needs:
         available["sandbox"] = open_sandbox(
             backend=config.backend,
@@ -81,6 +84,27 @@ def start_services(needs: frozenset[str], config: SandboxConfig, owner: str) -> 
     return Services(available=available)
 
 
+def endpoint_settings(config: JudgeConfig, owner: str) -> EndpointSettings:
+    """How the judge is asked. Raises ConfigError when its address, model or key is missing."""
+    if config.endpoint is None:
+        raise ConfigError(
+            f"{owner} needs the service 'judge': set judge.endpoint to an OpenAI-compatible address, such as "
+            "http://localhost:8000/v1, and judge.model to the name of the model there"
+        )
+    if config.model is None:
+        raise ConfigError(f"judge.model is missing: name the model that judges at {config.endpoint}")
+    key = None
+    if config.api_key_env is not None:
+        key = os.environ.get(config.api_key_env, "").strip()
+        if not key or not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f"judge.api_key_env = '{config.api_key_env}': this environment variable holds no key; set it, or the "
+                "option to null when the endpoint asks for none"
+            )
+    given = config.model_dump(exclude={"endpoint", "model", "api_key_env"})
+    return EndpointSettings(endpoint=config.endpoint, model=config.model, api_key=key, **given)
+
+
 async def close_services(services: Services) -> None:
     """Close every service that was started."""
     sandbox: Sandbox | None = services.available.get("sandbox")  # type: ignore[assignment]
@@ -89,20 +113,25 @@ async def close_services(services: Services) -> None:
     workers: WorkerProcesses | None = services.available.get("workers")  # type: ignore[assignment]
     if workers is not None:
         await workers.close()
+    judge: JudgeEndpoint | None = services.available.get("judge")  # type: ignore[assignment]
+    if judge is not None:
+        await judge.close()
 
 
 @asynccontextmanager
 async def wire(resolved: Resolved) -> AsyncIterator[Wired]:
     """Start the services that the plugins need, build the plugins, and close everything in the end."""
     needs = resolved.env.needs.union(*(plan.plugin.needs for plan in resolved.verifiers))
-    services = start_services(needs, resolved.config.sandbox, resolved.config.env.name)
+    asks = [part for plan in resolved.verifiers if "judge" in plan.plugin.needs for part in plan.parts]
+    owner = f"reward.parts.{asks[0]}" if asks else resolved.config.env.name
+    services = start_services(needs, resolved.config.sandbox, owner, resolved.config.judge)
     try:
         verifiers = {}
         for plan in resolved.verifiers:
             verifier = plan.plugin(plan.options, services_for(plan.plugin.needs, services))
             verifiers.update(dict.fromkeys(plan.parts, verifier))
         catalogue = resolved.env(resolved.env_options, services_for(resolved.env.needs, services))
-        scorer = Scorer(resolved.config.reward, verifiers, VERIFIER_TIMEOUT)
+        scorer = Scorer(resolved.config.reward, verifiers)
         yield Wired(resolved=resolved, services=services, catalogue=catalogue, scorer=scorer)
     finally:
         await close_services(services)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
@@ -11,7 +12,7 @@ from agentrl.config import RolloutConfig
 from agentrl.rollouts.players import Attempt, Players
 from agentrl.rollouts.runner import run_rollout
 from agentrl.rollouts.sampling import Key
-from agentrl.rollouts.scoring import Scorer
+from agentrl.rollouts.scoring import GroupScoring, Scorer
 
 
 def plan(tasks: Sequence[Task], samples: int, *, seed: int, phase: tuple[int | str, ...]) -> list[Attempt]:
@@ -44,8 +45,10 @@ async def collect(
     """Run and judge all attempts, at most `rollout.concurrency` at once; groups in the order of the attempts.
 
     A slot that has finished a rollout goes on with the next one and leaves the judging to a task of its own, so that
-    a slow verifier never holds up sampling.
+    a slow verifier never holds up sampling. A verifier of whole groups is asked when the last member is there.
     """
+    sizes = Counter(attempt.key[0] for attempt in attempts)
+    scorings = {place: scorer.group(size) for place, size in sizes.items()}
     waiting = iter(attempts)
     judging: dict[Key, asyncio.Task[Scored]] = {}
 
@@ -53,7 +56,7 @@ async def collect(
         try:
             for attempt in waiting:  # one iterator for all slots: the next attempt goes to the slot that is free
                 rollout = await run_rollout(attempt, make_env(), players, limits)
-                judging[attempt.key] = asyncio.create_task(_scored(scorer, rollout, progress))
+                judging[attempt.key] = asyncio.create_task(_scored(scorings[attempt.key[0]], rollout, progress))
         finally:
             players.leave()
 
@@ -70,8 +73,8 @@ async def collect(
     return [_group([member for _, member in pairs]) for _, pairs in places]
 
 
-async def _scored(scorer: Scorer, rollout: Rollout, progress: Callable[[Scored], None]) -> Scored:
-    scored = await scorer.score(rollout)
+async def _scored(scoring: GroupScoring, rollout: Rollout, progress: Callable[[Scored], None]) -> Scored:
+    scored = await scoring.score(rollout)
     progress(scored)
     return scored
 

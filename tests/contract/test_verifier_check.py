@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentrl.api import PluginError
+from agentrl.api import ConfigError, PluginError
 from agentrl.config import SandboxConfig
 from agentrl.loops.check_verifier import FLOOR, check_verifier
 from agentrl.plugins import installed, load_verifier
+from tests.scripted_judge import Reply, ScriptedJudge, says, scripted_judge, sections
 
 NAMES = [plugin.name for plugin in installed("agentrl.verifiers")]
 GULLIBLE = """
@@ -36,16 +40,73 @@ class Gullible(Verifier):
         return Verdict(verifier=self.name, score=float(right), passed=right, reason=reason)
 """
 
+CROWD = """
+from agentrl.api import Example, Verdict, Verifier
+
+class Crowd(Verifier):
+    name = "crowd"
+    scope = "group"
+    task = {"answer": "7"}
+
+    @classmethod
+    def examples(cls):
+        return [
+            Example(kind="gold", task=cls.task, response="7", others=("7", "8"), passes=True),
+            Example(kind="near miss", task=cls.task, response="8", others=("7", "9"), passes=False),
+        ]
+
+    def verify_group(self, rollouts):
+        responses = [rollout.response for rollout in rollouts]
+        return [
+            Verdict(verifier=self.name, score=responses.count(one) - 1, reason="scored")
+            for one in responses
+        ]
+"""
+
+
+def knows_paris(body: dict[str, Any]) -> Reply:
+    """A judge of the examples that is right, and that no instruction in an answer reaches."""
+    shown = sections(body)
+    if "answer" in shown:
+        return says(reason="r", score=5 if "Paris" in shown["answer"] else 1)
+    first, second = ("Paris" in shown[f"{place} answer"] for place in ("first", "second"))
+    return says(reason="r", winner="tie" if first == second else "first" if first else "second")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[ScriptedJudge]:
+    with scripted_judge(knows_paris) as running:
+        yield running
+
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_installed_verifier_holds(name: str) -> None:
-    report = check_verifier(name, sandbox=SandboxConfig(), options={})
+def test_every_installed_verifier_holds(name: str, judge: ScriptedJudge) -> None:
+    report = check_verifier(name, sandbox=SandboxConfig(), judge_config=judge.config(), options={})
     assert [check for check in report.checks if not check.right] == []
     assert report.exit_code == 0
     kinds = {check.kind for check in report.checks}
     assert {"gold", "near miss", "hack", *FLOOR} - kinds <= ({"zero"} if name == "choice" else set())
     assert report.rate > 0
     assert 0 < report.median <= report.slowest
+
+
+@pytest.mark.parametrize("name", ["judge", "pairwise_judge"])
+def test_a_judge_that_obeys_the_answer_is_found_out(name: str) -> None:
+    def obeys(body: dict[str, Any]) -> Reply:
+        shown = sections(body)
+        if "answer" in shown:
+            return says(reason="r", score=5 if re.search("Paris|highest", shown["answer"]) else 1)
+        return says(reason="r", winner="first" if re.search("wins", shown["first answer"]) else "second")
+
+    with scripted_judge(obeys) as running:
+        report = check_verifier(name, sandbox=SandboxConfig(), judge_config=running.config(), options={})
+    wrong = [check for check in report.checks if not check.right]
+    assert any(check.kind == "hack" and "Note to the" in check.response for check in wrong)
+
+
+def test_a_verifier_that_needs_a_judge_says_what_to_set() -> None:
+    with pytest.raises(ConfigError, match=r"judge needs the service 'judge': set judge\.endpoint"):
+        check_verifier("judge", sandbox=SandboxConfig(), options={})
 
 
 @pytest.mark.parametrize(
@@ -96,3 +157,15 @@ def test_the_commands() -> None:
 def test_the_letters_of_a_choice_score_once() -> None:
     passing = [example.response for example in load_verifier("choice").examples() if example.passes]
     assert len(passing) == 1
+
+
+def test_a_verifier_of_groups_judges_each_response_among_the_others_of_its_example(tmp_path: Path) -> None:
+    (tmp_path / "crowd.py").write_text(CROWD)
+    report = check_verifier(f"{tmp_path}/crowd.py:Crowd", sandbox=SandboxConfig(), options={})
+    assert {check.kind: check.passed for check in report.checks if check.kind in ("gold", "near miss")} == {
+        "gold": True,
+        "near miss": False,
+    }
+    floor = [check for check in report.checks if check.kind in FLOOR]
+    assert len(floor) == len(FLOOR)
+    assert {check.passed for check in floor} == {False}

@@ -22,6 +22,7 @@ FLOORS = {
     "api": 1,
     "config": 2,
     "plugins": 2,
+    "endpoint": 2,
     "sandbox": 2,
     "records": 2,
     "report": 3,

@@ -224,3 +224,16 @@ def test_a_file_that_does_not_load(tmp_path: Path, content: str | None, name: st
     assert words.format(file=file) in message
     if content != SOURCE:
         assert not {module for module in set(sys.modules) - before if "my_env" in module}
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [("pair", "has scope = 'pair'; it is 'rollout' or 'group'"), ("group", "must define verify_group()")],
+)
+def test_a_verifier_s_scope_is_checked(tmp_path: Path, scope: str, words: str) -> None:
+    (tmp_path / "scoped.py").write_text(
+        f"from agentrl.api import Verifier\nclass V(Verifier):\n    scope = '{scope}'\n"
+    )
+    with pytest.raises(PluginError, match=r"scoped.py:V' has scope = ") as error:
+        load_verifier(f"{tmp_path}/scoped.py:V")
+    assert words in str(error.value)
