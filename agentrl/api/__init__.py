@@ -32,6 +32,7 @@ from agentrl.api.services import (
     Services,
     Workers,
 )
+from agentrl.api.tasks import Filter, Row, TaskSource, TaskSources, read_rows
 from agentrl.api.tool_calls import CallProblem, ToolReply, check_tool_calls, parse_tool_calls, write_tool_calls
 from agentrl.api.tool_formats import FORMATS
 from agentrl.api.tools import tool
@@ -80,6 +81,7 @@ __all__ = [
     "Env",
     "Example",
     "Execution",
+    "Filter",
     "Group",
     "JSONTextError",
     "Judge",
@@ -91,6 +93,7 @@ __all__ = [
     "Reward",
     "RewardPart",
     "Rollout",
+    "Row",
     "Sandbox",
     "SandboxUnavailable",
     "Scored",
@@ -101,6 +104,8 @@ __all__ = [
     "StepResult",
     "Stop",
     "Task",
+    "TaskSource",
+    "TaskSources",
     "TooManyFailures",
     "ToolCall",
     "ToolReply",
@@ -118,6 +123,7 @@ __all__ = [
     "nearest",
     "parse_tool_calls",
     "read_json",
+    "read_rows",
     "same_text",
     "same_value",
     "sampled_ids",
