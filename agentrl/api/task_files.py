@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 from agentrl.api.errors import DataError, nearest
 from agentrl.api.json_text import JSONTextError, read_json
 
-ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
+ENDINGS = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz")
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
@@ -29,18 +31,19 @@ class Record:
 
 
 def read_file(path: Path) -> list[Record]:
-    """The rows of a .jsonl, .json (a list), .csv (all values are text) or .parquet file. Raises DataError."""
-    if path.suffix not in ENDINGS:
+    """The rows of a file: .jsonl(.gz), .json (a list), .csv (all values are text), .parquet. Raises DataError."""
+    ending = _ending(path.name)
+    if ending is None:
         raise DataError(f"{path}: task files end in {', '.join(ENDINGS)}{nearest(path.suffix, ENDINGS)}")
     if not path.is_file():
         raise DataError(f"{path}: no such file{_beside(path)}")
-    if path.suffix == ".parquet":
+    if ending == ".parquet":
         rows: Iterable[Record] = _parquet(path)
     else:
-        data = path.read_bytes()
+        data = _unzipped(path) if ending == ".jsonl.gz" else path.read_bytes()
         if data.startswith(_BYTE_ORDER_MARKS):
             raise DataError(f"{path}, line 1: the file begins with a byte order mark; save it as UTF-8 without one")
-        rows = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv}[path.suffix](path, data)
+        rows = {".json": _json_list, ".csv": _csv}.get(ending, _json_lines)(path, data)
     found = list(rows)
     if not found:
         raise DataError(f"{path}: the file has no rows")
@@ -49,7 +52,7 @@ def read_file(path: Path) -> list[Record]:
 
 def find_file(folder: Path, name: str) -> Path:
     """The file that `name` means in a folder: the file itself, or `name` with one of the known endings."""
-    tried = [folder / name] if Path(name).suffix in ENDINGS else [folder / f"{name}{ending}" for ending in ENDINGS]
+    tried = [folder / name] if _ending(name) else [folder / f"{name}{ending}" for ending in ENDINGS]
     found = [path for path in tried if path.is_file()]
     if len(found) == 1:
         return found[0]
@@ -81,6 +84,17 @@ def read_dataset(name: str, config: str | None, revision: str | None, split: str
         Record(values=row, name=f"{folder.stem}/{split}/{number}", where=f"{name}, {split}, row {number}")
         for number, row in enumerate(loaded, start=1)
     ]
+
+
+def _ending(name: str) -> str | None:
+    return next((ending for ending in ENDINGS if name.endswith(ending)), None)
+
+
+def _unzipped(path: Path) -> bytes:
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not gzip: {error}") from error
 
 
 def _beside(path: Path) -> str:
