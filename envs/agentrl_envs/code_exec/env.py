@@ -49,9 +49,7 @@ class Options(BaseOptions):
     def _fits_the_tasks(self) -> Options:
         given = self.model_fields_set
         if self.tasks == "basic" and self.source:
-            raise ValueError(
-                "tasks = 'basic' is embedded and takes no source; say tasks = 'own', 'mbpp' or 'humaneval'"
-            )
+            raise ValueError("tasks = 'basic' takes no source; say tasks = 'own', 'mbpp' or 'humaneval'")
         if self.tasks == "own" and not self.source:
             raise ValueError("tasks = 'own' needs a source, such as source=tasks.jsonl")
         if not self.source and "source_seed" in given:
