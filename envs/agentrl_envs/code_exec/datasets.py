@@ -67,9 +67,15 @@ def mbpp_tasks(sources: Sequence[TaskSource], split: str, seed: int) -> list[Tas
             used = used.model_copy(update={"splits": {split: 1.0}, "limit": None})
         rows = read_rows(used, split, ("prompt", "test_list"), optional=("code", "test_imports"), seed=seed)
         if by_number:
-            rows = [row for row in rows if int(row.id) in MBPP_SPLITS[split]][: source.limit]
+            rows = [row for row in rows if _number(row) in MBPP_SPLITS[split]][: source.limit]
         tasks += [_mbpp_task(row) for row in rows]
     return tasks
+
+
+def _number(row: Row) -> int:
+    if not row.id.isdecimal():
+        raise DataError(f"{row.where}: task_id must be MBPP's number, not {row.id!r}; or give the source `splits`")
+    return int(row.id)
 
 
 def _mbpp_task(row: Row) -> Task:

@@ -15,7 +15,7 @@ from agentrl.api import Message, Task, keyed_seed
 OPERATIONS = ("+", "-", "*")
 SIZES = {"train": 1000, "validation": 100, "test": 200}
 _SHARES = {"train": range(80), "validation": range(80, 90), "test": range(90, 100)}
-_IDLE = 5000
+_IDLE = 500
 """Draws without a new problem after which a kind of problem counts as used up."""
 
 
