@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,6 @@ def test_a_file_of_questions_is_evaluated(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_an_error_at_the_start(tmp_path: Path, line: str, said: str) -> None:
-    import re
-
     rows = [{"question": f"{n} + 1?", "answer": n + 1} for n in range(60)]
     file = write(tmp_path / "shop.jsonl", rows)
     file.write_text(file.read_text() + line + "\n")
