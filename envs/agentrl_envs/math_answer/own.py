@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrl.api import DataError, Row, Task, TaskSource, read_rows
+from agentrl.api import DataError, Task, TaskRow, TaskSource, read_rows
 
 MARK = "####"
 INSTRUCTION = "End with a line of four hashes and the answer, such as: #### 7"
@@ -15,7 +15,7 @@ def own_tasks(sources: Sequence[TaskSource], split: str, seed: int) -> list[Task
     return [_task(row) for row in read_rows(sources, split, ("question", "answer"), seed=seed)]
 
 
-def _task(row: Row) -> Task:
+def _task(row: TaskRow) -> Task:
     question, answer = row.fields["question"], row.fields["answer"]
     if not isinstance(question, str) or not question.strip():
         raise DataError(f"{row.where}: the question must be text, not {question!r:.60}")

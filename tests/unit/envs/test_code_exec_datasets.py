@@ -231,7 +231,7 @@ def test_missing_data_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"source": "a.jsonl"}, "tasks = 'basic' takes no source"),
         ({"tasks": "own"}, "tasks = 'own' needs a source"),
         ({"tasks": "humaneval", "demonstration_count": 5}, "demonstration_count belongs to tasks = 'basic'"),
-        ({"tasks": "humaneval", "source_seed": 5}, "source_seed draws from sources"),
+        ({"tasks": "humaneval", "source_seed": 5}, "source_seed draws mixtures by weight"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options: dict[str, Any], said: str) -> None:

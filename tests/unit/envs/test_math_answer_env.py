@@ -134,7 +134,7 @@ def test_an_answer_without_a_gold_is_an_error_with_its_place(answer: object) -> 
     [
         ({"source": "a.jsonl", "digits": 3}, "digits belongs to the embedded arithmetic"),
         ({"source": "a.jsonl", "demonstration_flaw_rate": 0.5}, "demonstration_flaw_rate belongs to the embedded"),
-        ({"source_seed": 1}, "source_seed draws from sources"),
+        ({"source_seed": 1}, "source_seed draws mixtures by weight"),
         ({"tools": ["bash"]}, "tools"),
         ({"operations": []}, "operations"),
     ],
