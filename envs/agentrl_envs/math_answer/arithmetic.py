@@ -45,20 +45,19 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One operation carried out. Example: `Line(left=3, operation="*", right=4, result=12)`."""
+    """One operation carried out. work: the digits one by one, the last first, where that says more than the result.
+
+    Example: `Line(left=37, operation="+", right=48, result=85, work=("7+8=15", "3+4+1=8"))`.
+    """
 
     left: int
     operation: str
     right: int
     result: int
+    work: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.left}{self.operation}{self.right}={self.result}"
-
-
-def carry_out(left: int, operation: str, right: int) -> int:
-    """The value of one operation."""
-    return {"+": left + right, "-": left - right, "*": left * right}[operation]
 
 
 def working(problem: Problem, slip: random.Random | None = None) -> list[Line]:
@@ -69,22 +68,43 @@ def working(problem: Problem, slip: random.Random | None = None) -> list[Line]:
     while operations:
         place = operations.index("*") if "*" in operations else 0
         left, operation, right = numbers[place], operations.pop(place), numbers.pop(place + 1)
-        result = carry_out(left, operation, right)
-        if slip and len(lines) == wrong:
-            result = _slipped(left, operation, right, slip)
-        numbers[place] = result
-        lines.append(Line(left=left, operation=operation, right=right, result=result))
+        line = carry_out(left, operation, right, slip if len(lines) == wrong else None)
+        numbers[place] = line.result
+        lines.append(line)
     return lines
 
 
-def _slipped(left: int, operation: str, right: int, slip: random.Random) -> int:
-    """A wrong result: a carry forgotten, one off, another operation, two digits exchanged."""
-    right_one = carry_out(left, operation, right)
-    digits = str(right_one)
-    options = {right_one + 10, right_one - 10, right_one + 1, right_one - 1, left + right, abs(left - right)}
-    if len(digits) > 1:
-        options.add(int(digits[:-2] + digits[-1] + digits[-2]))
-    return slip.choice(sorted(value for value in options if value != right_one and value >= 0))
+def carry_out(left: int, operation: str, right: int, slip: random.Random | None = None) -> Line:
+    """One operation as it is done on paper; with `slip`, one digit of it goes wrong."""
+    if operation == "*" or min(left, right) < 0 or (left < right and operation == "-"):
+        result = {"+": left + right, "-": left - right, "*": left * right}[operation]
+        if slip:
+            result = slip.choice([other for other in (result - 10, result - 1, result + 1, result + 10) if other >= 0])
+        return Line(left=left, operation=operation, right=right, result=result)
+    count = len(str(max(left, right)))
+    wrong = slip.randrange(count) if slip else -1
+    result, carry, work = 0, 0, []
+    for place in range(count):
+        a, b = left // 10**place % 10, right // 10**place % 10
+        if operation == "+":
+            value, text = a + b + carry, f"{a}+{b}" + (f"+{carry}" if carry else "")
+        else:
+            a = a - carry + (10 if a - carry < b else 0)
+            carry = int(left // 10**place % 10 - carry < b)
+            value, text = a - b, f"{a}-{b}"
+        if slip and place == wrong:
+            value = _slipped(value, slip)
+        work.append(f"{text}={value}")
+        result += value * 10**place
+        if operation == "+" and place < count - 1:
+            carry, result = value // 10, result - value // 10 * 10 ** (place + 1)
+    return Line(left=left, operation=operation, right=right, result=result, work=tuple(work) if count > 1 else ())
+
+
+def _slipped(value: int, slip: random.Random) -> int:
+    """A wrong result of two digits: one off, or ten forgotten."""
+    options = [value - 1, value + 1, value - 10]
+    return slip.choice([option for option in options if option >= 0])
 
 
 def draw_problem(random_: random.Random, *, digits: int, operations: Sequence[str], steps: int) -> Problem:
@@ -141,4 +161,4 @@ def request(problem: Problem) -> str:
 
 def response(lines: Sequence[Line]) -> str:
     """The working as the policy writes it, and the answer."""
-    return "\n".join([*map(str, lines), f"#### {lines[-1].result}"])
+    return "\n".join([text for line in lines for text in (*line.work, str(line))] + [f"#### {lines[-1].result}"])

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from agentrl_envs.math_answer import MathAnswer, Options
-from agentrl_envs.math_answer.arithmetic import Problem, draw_problem, working
+from agentrl_envs.math_answer.arithmetic import Line, Problem, carry_out, draw_problem, working
 from agentrl_envs.math_answer.own import gold_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrl.api import (
     ConfigError,
@@ -90,6 +92,39 @@ def test_a_slip_makes_exactly_one_operation_wrong_and_the_rest_follows() -> None
         wrong = [line for line in lines if eval(f"{line.left}{line.operation}{line.right}") != line.result]
         assert len(wrong) == 1
         assert len(lines) == len(problem.operations)
+
+
+PAPER: list[tuple[tuple[int, str, int], list[str]]] = [
+    ((37, "+", 48), ["7+8=15", "3+4+1=8"]),
+    ((95, "+", 7), ["5+7=12", "9+0+1=10"]),
+    ((81, "-", 46), ["11-6=5", "7-4=3"]),
+    ((100, "-", 1), ["10-1=9", "9-0=9", "0-0=0"]),
+    ((7, "+", 8), []),
+    ((12, "*", 12), []),
+]
+
+
+@pytest.mark.parametrize(("operation", "work"), PAPER)
+def test_digits_are_worked_as_on_paper(operation: tuple[int, str, int], work: list[str]) -> None:
+    line = carry_out(*operation)
+    assert list(line.work) == work
+    assert line.result == eval("".join(map(str, operation)))
+
+
+@given(st.integers(0, 9999), st.sampled_from("+-*"), st.integers(0, 9999), st.integers(0, 100))
+def test_the_work_is_right_and_a_slip_is_one_wrong_digit(left: int, operation: str, right: int, seed: int) -> None:
+    left, right = max(left, right), min(left, right)
+
+    def wrong(line: Line) -> int:
+        return sum(eval(text.split("=")[0]) != int(text.split("=")[1]) for text in line.work)
+
+    line = carry_out(left, operation, right)
+    assert line.result == eval(f"{left}{operation}{right}")
+    assert wrong(line) == 0
+    flawed = carry_out(left, operation, right, random.Random(seed))
+    assert flawed.result != line.result
+    assert flawed.result >= 0
+    assert wrong(flawed) == bool(flawed.work)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
