@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,31 @@ def test_bad_data_is_named_with_file_and_line(tmp_path: Path, what: str) -> None
     file.write_bytes(data)
     with pytest.raises(DataError, match=f"bad.jsonl.*{said}"):
         read_rows(whole(path=str(file)), "train", FIELDS)
+
+
+OTHER: dict[str, tuple[str, bytes, str]] = {
+    "no list": ("bad.json", b'{"question": "a"}', "a list of objects is expected, not an object"),
+    "no object": ("bad.json", b'[{"question": "a", "answer": 1}, 2]', "entry 2: an object of columns is expected"),
+    "ragged": ("bad.csv", b"question,answer\na,1\nb\n", "line 3: 1 values for 2 columns"),
+    "columns": ("bad.csv", b"question,question\na,1\n", "line 1: two columns are named 'question'"),
+    "quote": ("bad.csv", b'question,answer\n"a"b,1\n', "line 2: not CSV"),
+    "gzip": ("bad.jsonl.gz", b"{}", "not gzip"),
+    "parquet": ("bad.parquet", b"{}", "not Parquet"),
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_bad_files_of_other_formats_are_named(tmp_path: Path, what: str) -> None:
+    name, data, said = OTHER[what]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=f"{name}.*{said}"):
+        read_rows(whole(path=str(tmp_path / name)), "train", FIELDS)
+
+
+def test_a_compressed_file_gives_the_same_rows(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl.gz"
+    file.write_bytes(gzip.compress(Path(write(tmp_path, numbered(3))).read_bytes()))
+    assert ids(whole(path=str(file))) == ["q0", "q1", "q2"]
 
 
 REFUSED: dict[str, tuple[Callable[[str], TaskSource], str]] = {

@@ -96,7 +96,7 @@ class MathAnswer(Verifier):
 
     async def _decide(self, gold: str, texts: list[str], prose: bool) -> tuple[str, str]:
         if not texts:
-            return "wrong_answer", "the arithmetic is left to do"
+            return "wrong_answer", f"expected {gold[:100]}, and no number is worked out"
         try:
             return decide_with(gold, texts, prose, Exact())
         except Undecided:

@@ -19,13 +19,13 @@ def is_whole(gold: str) -> bool:
 def is_worked_out(text: str, prose: bool) -> bool:
     """Whether no reading of an answer leaves arithmetic to do; of a chain such as `2+2 = 4` the last member counts.
 
-    What cannot be read, or would cost too much, is not for this to decide.
+    What the grammar cannot read (sums, integrals) is arithmetic; what would cost too much is not for this to decide.
     """
     try:
         nodes = read(text, prose=prose).nodes
     except (TooComplex, RecursionError):
         return True
-    return not any(inner.op in _WORK for node in nodes for inner in _stated(node).walk())
+    return bool(nodes) and not any(inner.op in _WORK for node in nodes for inner in _stated(node).walk())
 
 
 def _stated(node: Node) -> Node:
