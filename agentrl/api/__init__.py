@@ -33,6 +33,7 @@ from agentrl.api.services import (
     Services,
     Workers,
 )
+from agentrl.api.tasks import TaskFilter, TaskRow, TaskSource, TaskSources, read_rows
 from agentrl.api.tool_calls import CallProblem, ToolReply, check_tool_calls, parse_tool_calls, write_tool_calls
 from agentrl.api.tool_formats import FORMATS
 from agentrl.api.tools import tool
@@ -103,6 +104,10 @@ __all__ = [
     "StepResult",
     "Stop",
     "Task",
+    "TaskFilter",
+    "TaskRow",
+    "TaskSource",
+    "TaskSources",
     "TooManyFailures",
     "ToolCall",
     "ToolReply",
@@ -120,6 +125,7 @@ __all__ = [
     "nearest",
     "parse_tool_calls",
     "read_json",
+    "read_rows",
     "same_text",
     "same_value",
     "sampled_ids",

@@ -67,6 +67,11 @@ class Env:
         if cls._own_tools and "tools" not in vars(cls):
             cls.tools = tuple(one.spec for one in cls._own_tools.values())
 
+    @classmethod
+    def needs_for(cls, options: BaseModel) -> frozenset[str]:
+        """The services that `options` ask for, of those in `needs`; all of them unless overridden."""
+        return cls.needs
+
     def __init__(self, options: BaseModel, services: Services) -> None:
         self.options = options
         self.services = services

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -133,6 +133,30 @@ class RolloutConfig(Section):
     )
 
 
+class CurriculumConfig(Section):
+    """Which tasks are trained on how often."""
+
+    kind: Literal["none", "pass_rate"] = Field("none", description="all alike, or by their measured pass rates")
+    always: Annotated[Float, Field(gt=0, le=1)] = Field(1.0, description="pass rate from which a task is solved always")
+    never: Annotated[Float, Field(ge=0, lt=1)] = Field(0.0, description="pass rate up to which a task is never solved")
+    weight: Annotated[Float, Field(ge=0, lt=1)] = Field(
+        0.1, description="chance, per pass over the tasks, of one that is solved always or never; 0 drops it"
+    )
+    min_rollouts: PositiveInt = Field(8, description="rollouts of a task before its pass rate counts")
+    memory: Annotated[Float, Field(ge=0, le=1)] = Field(
+        0.5, description="what earlier rollouts of a task count when there are new ones"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> CurriculumConfig:
+        changed = [name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default]
+        if self.kind == "none" and changed:
+            raise ValueError(f"{changed[0]} does nothing with kind = 'none'; say kind = 'pass_rate'")
+        if self.never >= self.always:
+            raise ValueError("never must be below always")
+        return self
+
+
 class TrainConfig(Section):
     """The training loop."""
 
@@ -152,6 +176,7 @@ class TrainConfig(Section):
     validate_every: NaturalInt = Field(0, description="steps between validations; 0 never validates")
     patience: NaturalInt = Field(0, description="validations without improvement before an early stop; 0 never stops")
     max_seconds: PositiveFloat | None = Field(None, description="training ends at the first step past this time")
+    curriculum: CurriculumConfig = CurriculumConfig()
 
 
 class EvalConfig(Section):

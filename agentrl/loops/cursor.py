@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from agentrl.api import ConfigError, DataError, Task, keyed_seed
+from agentrl.api import ConfigError, DataError, Group, Task, keyed_seed
+
+
+class Cursor(Protocol):
+    """Hands out the tasks of a run, one step after the other, and can be saved between two of them."""
+
+    def current(self) -> list[Task]: ...
+    def advance(self, groups: Sequence[Group] = ()) -> None: ...
+    def measures(self) -> dict[str, float]: ...
+    def state(self) -> dict[str, Any]: ...
+    def load_state(self, state: dict[str, Any]) -> None: ...
+
+
+def check_count(before: int, now: int) -> None:
+    """Refuse to go on with another number of tasks than the checkpoint was written with."""
+    if before != now:
+        raise DataError(
+            f"the split 'train' has {now} tasks, the checkpoint was written with {before}: "
+            "the data changed, so the run cannot go on where it was"
+        )
 
 
 class TaskCursor:
@@ -29,9 +48,13 @@ class TaskCursor:
         order = np.random.default_rng(keyed_seed(self.seed, "tasks", epoch)).permutation(len(self.tasks))
         return [self.tasks[i] for i in order[place * self.per_step : (place + 1) * self.per_step]]
 
-    def advance(self) -> None:
-        """The current tasks were consumed."""
+    def advance(self, groups: Sequence[Group] = ()) -> None:
+        """The current tasks were consumed; what came of them changes nothing here."""
         self.steps_taken += 1
+
+    def measures(self) -> dict[str, float]:
+        """Nothing for the metrics."""
+        return {}
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds, such as `{"steps_taken": 12, "tasks": 400}`."""
@@ -39,9 +62,5 @@ class TaskCursor:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken; another number of tasks is a `DataError`."""
-        if state["tasks"] != len(self.tasks):
-            raise DataError(
-                f"the split 'train' has {len(self.tasks)} tasks, the checkpoint was written with {state['tasks']}: "
-                "the data changed, so the run cannot go on where it was"
-            )
+        check_count(state["tasks"], len(self.tasks))
         self.steps_taken = state["steps_taken"]

@@ -23,7 +23,8 @@ from agentrl.learning.learner import Learner, LearnerSettings
 from agentrl.learning.models import Policy, autocast_dtype, load_policy
 from agentrl.learning.world import World
 from agentrl.loops.checkpoint import Registry, load_checkpoint, load_weights, prune_checkpoints, save_checkpoint
-from agentrl.loops.cursor import TaskCursor
+from agentrl.loops.curriculum import make_cursor
+from agentrl.loops.cursor import Cursor
 from agentrl.loops.display import Display
 from agentrl.loops.evaluate import Sampling, evaluate_split, make_sampling
 from agentrl.loops.metrics import step_line, step_metrics
@@ -58,7 +59,7 @@ async def _train(
             torch.set_num_threads(resolved.config.threads)
         config = resolved.config
         wired.tasks("test", 1)
-        cursor = TaskCursor(wired.tasks("train"), config.train.tasks_per_step, config.seed)
+        cursor = make_cursor(config, wired.tasks("train"))
         policy = load_policy(config.model, model_folder(config.model))
         run = RunDirectory.open(output) if resume else RunDirectory.create(output)
         if not resume:
@@ -87,7 +88,7 @@ class _Training:
         self,
         wired: Wired,
         policy: Policy,
-        cursor: TaskCursor,
+        cursor: Cursor,
         run: RunDirectory,
         display: Display,
         callbacks: tuple[Callback, ...],
@@ -218,10 +219,10 @@ class _Training:
         await self.sampling.engine.update(self.learner, step)
         clock.append(time.monotonic())
         seconds = {"rollouts": clock[1] - clock[0], "update": clock[2] - clock[1]}
-        metrics = step_metrics(step, groups, counts, stats, seconds)
+        metrics = step_metrics(step, groups, counts, stats | self.cursor.measures(), seconds)
         self.run.write_rollouts(f"step_{step:06d}", [m for g in groups for m in g.members], step=step)
         self.run.append_metrics(metrics)
-        self.cursor.advance()
+        self.cursor.advance(groups)
         self.done = step
         self.display.line(step_line(metrics, config.train.steps))
         for callback in self.callbacks:

@@ -30,7 +30,7 @@ class Wired:
 
     def make_env(self) -> Env:
         """A fresh environment for one rollout."""
-        return self.resolved.env(self.resolved.env_options, services_for(self.resolved.env.needs, self.services))
+        return _build(self.resolved, self.services)
 
     def tasks(self, split: str, limit: int | None = None) -> list[Task]:
         """The first `limit` tasks of a split; an unknown or empty split is an error that names the others."""
@@ -44,8 +44,16 @@ class Wired:
             raise DataError(f"environment '{name}': the split '{split}' has no tasks")
         for task in tasks:
             for verifier in self.scorer.verifiers.values():
-                verifier.check_task(task)
+                try:
+                    verifier.check_task(task)
+                except DataError as error:
+                    raise DataError(f"task '{task.id}' of '{split}': {error}") from error
         return tasks
+
+
+def _build(resolved: Resolved, services: Services) -> Env:
+    options = resolved.env_options
+    return resolved.env(options, services_for(resolved.env.needs_for(options), services))
 
 
 def services_for(needs: frozenset[str], services: Services) -> Services:
@@ -121,7 +129,7 @@ async def close_services(services: Services) -> None:
 @asynccontextmanager
 async def wire(resolved: Resolved) -> AsyncIterator[Wired]:
     """Start the services that the plugins need, build the plugins, and close everything in the end."""
-    needs = resolved.env.needs.union(*(plan.plugin.needs for plan in resolved.verifiers))
+    needs = resolved.env.needs_for(resolved.env_options).union(*(plan.plugin.needs for plan in resolved.verifiers))
     asks = [part for plan in resolved.verifiers if "judge" in plan.plugin.needs for part in plan.parts]
     owner = f"reward.parts.{asks[0]}" if asks else resolved.config.env.name
     services = start_services(needs, resolved.config.sandbox, owner, resolved.config.judge)
@@ -130,7 +138,7 @@ async def wire(resolved: Resolved) -> AsyncIterator[Wired]:
         for plan in resolved.verifiers:
             verifier = plan.plugin(plan.options, services_for(plan.plugin.needs, services))
             verifiers.update(dict.fromkeys(plan.parts, verifier))
-        catalogue = resolved.env(resolved.env_options, services_for(resolved.env.needs, services))
+        catalogue = _build(resolved, services)
         scorer = Scorer(resolved.config.reward, verifiers)
         yield Wired(resolved=resolved, services=services, catalogue=catalogue, scorer=scorer)
     finally:

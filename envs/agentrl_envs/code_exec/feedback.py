@@ -10,7 +10,7 @@ NO_PROGRAM = "No python block found."
 _WIDTH = 60
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """One line of at most `_WIDTH` characters: a program may return or print anything."""
     line = " ".join(text.split()).split(". Did you mean")[0]
     return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
@@ -19,7 +19,7 @@ def _short(text: str) -> str:
 def _shown(value: object) -> str:
     """The value as Python writes it, short. Python refuses to write integers of more than some thousand digits."""
     try:
-        return _short(repr(value))
+        return short(repr(value))
     except ValueError:
         return "a value too long to show"
 
@@ -48,15 +48,15 @@ def observe(entry_point: str, examples: Sequence[Mapping[str, JSON]], execution:
     'f(2) gave 3, expected 4.'
     """
     if execution.load.reason != "ok":
-        return f"It does not load: {_short(execution.load.detail or execution.load.reason)}."
+        return f"It does not load: {short(execution.load.detail or execution.load.reason)}."
     for position, example in enumerate(examples):
         result = execution.results[position] if position < len(execution.results) else CallResult(reason="exited_early")
         if passes(result, example["expected"]):
             continue
         outcome = f"gave {_shown(result.value)}"
         if result.reason != "ok":
-            outcome = f"failed: {_short(result.error or result.reason)}"
-        printed = f" printed {_short(result.stdout)}," if result.stdout.strip() else ""
-        call = _short(call_text(entry_point, example["args"]))
+            outcome = f"failed: {short(result.error or result.reason)}"
+        printed = f" printed {short(result.stdout)}," if result.stdout.strip() else ""
+        call = short(call_text(entry_point, example["args"]))
         return f"{call}{printed} {outcome}, expected {_shown(example['expected'])}."
     return "All examples pass."

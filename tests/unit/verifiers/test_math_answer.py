@@ -262,3 +262,39 @@ FLOOR_PROMPT = "Ann has 3 apples and buys 4 more. How many apples does she have?
 def test_the_floor_scores_nothing(response: str) -> None:
     (verdict,) = judge_all(MathAnswer, [(response, "7")])
     assert verdict.score == 0.0
+
+
+@pytest.mark.parametrize("response", ["None", "#### None", "no solution", B("\\emptyset"), B("\\mathbb{R}")])
+def test_a_set_beside_a_number_is_wrong_and_judged(response: str) -> None:
+    (verdict,) = judge_all(MathAnswer, [(response, "55")])
+    assert (verdict.score, verdict.reason) == (0.0, "wrong_answer")
+
+
+WORK: list[tuple[str, str, int]] = [
+    ("37+48", "85", 0),
+    ("#### 37 + 48", "85", 0),
+    ("#### 170/2", "85", 0),
+    (B("\\frac{170}{2}"), "85", 0),
+    ("#### 5!", "120", 0),
+    (B("\\sum_{k=1}^{10} k"), "55", 0),
+    (B("\\int_0^1 110x \\, dx"), "55", 0),
+    ("#### x = 37+48", "85", 0),
+    ("#### 37 + 48 apples", "85", 0),
+    ("85 = 37+48", "85", 0),
+    ("37+48=85", "85", 1),
+    ("37+48=85\n#### 85", "85", 1),
+    ("#### 85 apples", "85", 1),
+    ("#### -85", "-85", 1),
+    ("The answer is 1,234.", "1234", 1),
+    ("eighty-five", "85", 1),
+    ("#### 86", "85", 0),
+    (B("1/2"), "1/2", 1),  # the rule is for whole numbers
+    (B("1-1/2"), "1/2", 1),
+]
+
+
+def test_arithmetic_that_is_left_to_do_can_be_refused() -> None:
+    verdicts = judge_all(MathAnswer, [(response, gold) for response, gold, _ in WORK], worked_out=True)
+    wrong = [pair for pair, verdict in zip(WORK, verdicts, strict=True) if verdict.passed is not bool(pair[2])]
+    assert wrong == []
+    assert judge_all(MathAnswer, [("37+48", "85")])[0].passed, "without the option an expression is its value"

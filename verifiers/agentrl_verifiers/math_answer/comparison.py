@@ -343,4 +343,5 @@ def _same_sets(gold: Node, answer: Node, oracle: Oracle) -> bool:
         # A solved gold asks for a solved answer: the question itself is no answer.
         right = real_set(answer, oracle.point)
         return right is not None and same_set(left, right)
-    return same_relation(gold, answer, oracle, same_node)
+    # "no solution" beside a number is a set that states no value
+    return "rel" in (gold.op, answer.op) and same_relation(gold, answer, oracle, same_node)

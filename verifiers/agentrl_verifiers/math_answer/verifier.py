@@ -24,9 +24,10 @@ from agentrl.api import (
 from agentrl_verifiers.answers import answer_verdict, gold_text
 from agentrl_verifiers.math_answer.comparison import Exact
 from agentrl_verifiers.math_answer.decision import decide_with, read_gold
-from agentrl_verifiers.math_answer.extraction import extract
+from agentrl_verifiers.math_answer.extraction import Extracted, extract
 from agentrl_verifiers.math_answer.nodes import TooComplex, Undecided
 from agentrl_verifiers.math_answer.reading import balanced
+from agentrl_verifiers.math_answer.work import is_whole, is_worked_out
 
 _DECIDE = "agentrl_verifiers.math_answer.symbolic:decide"
 
@@ -34,10 +35,12 @@ _DECIDE = "agentrl_verifiers.math_answer.symbolic:decide"
 class MathAnswerOptions(Options):
     """Options of `math_answer`.
 
-    seconds: processor time that a worker may spend on one answer, at most twice as much by the clock.
+    seconds: processor time that a worker may spend on one answer, at most twice as much by the clock. worked_out: a
+    whole number as gold takes no arithmetic that is left to do, so that repeating the question earns nothing.
     """
 
-    seconds: float = Field(1.5, gt=0, allow_inf_nan=False)
+    seconds: float = Field(1.5, gt=0, allow_inf_nan=False, description="processor time of a worker for one answer")
+    worked_out: bool = Field(False, description="whether 2+2 is refused beside a gold of 4")
 
 
 class MathAnswer(Verifier):
@@ -82,10 +85,18 @@ class MathAnswer(Verifier):
         if found is None:
             reason, detail = "no_answer", "no answer was given"
         else:
-            reason, detail = await self._decide(gold, list(found.texts), found.prose)
+            reason, detail = await self._decide(gold, self._candidates(gold, found), found.prose)
         return answer_verdict(self.name, reason, detail, time.monotonic() - began)
 
+    def _candidates(self, gold: str, found: Extracted) -> list[str]:
+        assert isinstance(self.options, MathAnswerOptions)
+        if not self.options.worked_out or not is_whole(gold):
+            return list(found.texts)
+        return [text for text in found.texts if is_worked_out(text, found.prose)]
+
     async def _decide(self, gold: str, texts: list[str], prose: bool) -> tuple[str, str]:
+        if not texts:
+            return "wrong_answer", f"expected {gold[:100]}, and no number is worked out"
         try:
             return decide_with(gold, texts, prose, Exact())
         except Undecided:
