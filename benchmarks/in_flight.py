@@ -99,7 +99,7 @@ def measure(
     Slow.seconds, Counting.turns = verifier, turns
     limits = RolloutConfig(concurrency=in_flight, max_turns=turns + 1, max_tokens=1000)
     settings = Settings(chat=chat, limits=limits, max_new_tokens=50, temperature=1.0, context=4096)
-    scorer = Scorer(RewardConfig.model_validate(REWARD), {"all": Slow(None, None)}, 60.0)  # type: ignore[arg-type]
+    scorer = Scorer(RewardConfig.model_validate(REWARD), {"all": Slow(None, None)})  # type: ignore[arg-type]
     tasks = [Task(id=str(i), messages=(Message(role="user", content=f"Count on from {i}."),)) for i in range(64)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.monotonic()
