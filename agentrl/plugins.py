@@ -1,4 +1,4 @@
-"""Finding environments and verifiers: by entry point, by `path/to/file.py:Class`, or by `module:Class`.
+"""Finding environments, verifiers and histories: by entry point, by `path/to/file.py:Class`, or by `module:Class`.
 
 Nothing is imported until a name asks for it. A name that two packages claim is an error that names both.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from agentrl.api import Env, PluginError, Verifier, nearest
+from agentrl.api import Env, History, PluginError, Verifier, nearest
 
 PluginType = TypeVar("PluginType")
 
@@ -31,7 +31,7 @@ class Plugin:
 
 
 def installed(group: str) -> list[Plugin]:
-    """The plugins of an entry-point group (`agentrl.envs` or `agentrl.verifiers`), by name."""
+    """The plugins of an entry-point group (`agentrl.envs`, `agentrl.verifiers` or `agentrl.histories`), by name."""
     plugins = [Plugin(e.name, e.value, e.dist.name if e.dist else "?") for e in _entry_points(group)]
     return sorted(plugins, key=lambda plugin: plugin.name)
 
@@ -49,6 +49,11 @@ def load_verifier(spec: str) -> type[Verifier]:
     if verifier.scope == "group" and verifier.verify_group is Verifier.verify_group:
         raise PluginError(f"the verifier '{spec}' has scope = 'group' and must define verify_group()")
     return verifier
+
+
+def load_history(spec: str) -> type[History]:
+    """The history class that `spec` names."""
+    return _load(spec, "agentrl.histories", History, "history")
 
 
 def _entry_points(group: str) -> list[EntryPoint]:

@@ -17,6 +17,7 @@ from agentrl.api.errors import (
     WorkersUnavailable,
     nearest,
 )
+from agentrl.api.history import History
 from agentrl.api.json_text import JSONTextError, read_json, without_fence
 from agentrl.api.schema import check_schema, costly, schema_error
 from agentrl.api.seeds import keyed_seed
@@ -83,6 +84,7 @@ __all__ = [
     "Example",
     "Execution",
     "Group",
+    "History",
     "JSONTextError",
     "Judge",
     "JudgeUnavailable",

@@ -112,6 +112,13 @@ class ChatConfig(Section):
     keep_stop_string: Bool = Field(False, description="whether the message holds the stop string that ended it")
 
 
+class HistoryConfig(Section):
+    """What of a long conversation the policy is shown."""
+
+    name: Text = Field("full", description="full, window (the last turns and a note), or your own file.py:Class")
+    options: dict[str, Any] = Field({}, description="options of the history")
+
+
 class RolloutConfig(Section):
     """Limits of one rollout, and how rollouts share the engine."""
 
@@ -124,6 +131,7 @@ class RolloutConfig(Section):
         "tell", description="a call that cannot be carried out is told to the policy, or ends the rollout"
     )
     max_parse_errors: NaturalInt = Field(3, description="such calls that are told before the rollout ends")
+    history: HistoryConfig = HistoryConfig()
     schedule: Literal["deterministic", "throughput"] = Field(
         "deterministic", description="turn barrier with fixed order and exact resume, or whatever is ready"
     )

@@ -62,6 +62,7 @@ class Sampling:
                 limits=self.config.rollout,
                 scorer=wired.scorer,
                 progress=lambda scored: advance(),
+                history=wired.resolved.history,
             )
         refuse_failures(groups, self.config.rollout.max_failed_share)
         return groups

@@ -16,10 +16,20 @@ from pydantic import BaseModel
 
 import agentrl.learning.algorithms as learning
 import agentrl.rollouts.check as rollouts
-from agentrl.api import ConfigError, Env, ModelError, Verifier
+from agentrl.api import ConfigError, Env, History, ModelError, Verifier
 from agentrl.assets import embedded
-from agentrl.config import Config, Layer, ModelConfig, describe, parse, parse_options, read_yaml, value_at
-from agentrl.plugins import load_env, load_verifier
+from agentrl.config import (
+    Config,
+    HistoryConfig,
+    Layer,
+    ModelConfig,
+    describe,
+    parse,
+    parse_options,
+    read_yaml,
+    value_at,
+)
+from agentrl.plugins import load_env, load_history, load_verifier
 from agentrl.records.run import RunDirectory
 
 
@@ -41,6 +51,7 @@ class Resolved:
     env: type[Env]
     env_options: BaseModel
     verifiers: tuple[VerifierPlan, ...]
+    history: History
 
 
 def resolve(layers: Sequence[Layer]) -> Resolved:
@@ -57,6 +68,7 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
         env=env,
         env_options=parse_options(env.Options, config.env.options, "env.options"),
         verifiers=_verifiers(config),
+        history=_history(config.rollout.history),
     )
     rollouts.check(config)
     learning.check(config)
@@ -92,6 +104,11 @@ def _recipe(model: str) -> list[Layer]:
     if folder is None or not (folder / "recipe.yaml").is_file():
         return []
     return [Layer(f"recipe of {model}", read_yaml(folder / "recipe.yaml").settings)]
+
+
+def _history(config: HistoryConfig) -> History:
+    plugin = load_history(config.name)
+    return plugin(parse_options(plugin.Options, config.options, "rollout.history.options"))
 
 
 def _verifiers(config: Config) -> tuple[VerifierPlan, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentrl.api import ConfigError, Demonstration, Segment, keyed_seed
+from agentrl.api import ConfigError, Demonstration, History, Message, Segment, Turn, keyed_seed
 from agentrl.api.background import run_loop
 from agentrl.config import Config, SftConfig
 from agentrl.learning.models import (
@@ -30,6 +30,7 @@ from agentrl.loops.train import about
 from agentrl.loops.wiring import wire
 from agentrl.records.run import RunDirectory
 from agentrl.rollouts.chat import ChatFormat
+from agentrl.rollouts.history import FULL
 
 LOG_EVERY = 50
 """Steps between lines of metrics."""
@@ -45,7 +46,11 @@ def sft(resolved: Resolved, output: str, display: Display | None = None) -> dict
     run = RunDirectory.create(output)
     run.write_config(config.model_dump(mode="json"), about())
     chat = ChatFormat(policy.tokenizer, policy.stop_ids, config.chat)
-    segments = [encode_demonstration(chat, demonstration) for demonstration in demonstrations]
+    segments = [
+        segment
+        for demonstration in demonstrations
+        for segment in encode_demonstration(chat, demonstration, resolved.history)
+    ]
     return _Tuning(config, policy, segments, run, display or Display()).run_all()
 
 
@@ -84,46 +89,72 @@ def _texts(demonstrations: Sequence[Demonstration]) -> Iterable[str]:
                 yield json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
 
 
-def encode_demonstration(chat: ChatFormat, demonstration: Demonstration) -> Segment:
-    """A demonstration as a segment whose `sampled` marks the assistant's tokens, the end of turn included.
+def encode_demonstration(chat: ChatFormat, demonstration: Demonstration, history: History = FULL) -> Sequence[Segment]:
+    """A demonstration as segments whose `sampled` marks the assistant's tokens, the end of turn included.
 
-    Prompt, answer and what follows are encoded apart, as they are when a policy samples the answer.
+    Prompt, answer and what follows are encoded apart, as they are when a policy samples the answer. Where the
+    template or the history shows earlier turns differently than before, a new segment starts, as in a rollout.
     """
-    ids: list[int] = []
-    sampled: list[bool] = []
-    text = ""
-
-    def append(piece: str, learn: bool) -> None:
-        nonlocal text
-        tokens = chat.encode(piece)
-        ids.extend(tokens)
-        sampled.extend([learn] * len(tokens))
-        text += piece
-
-    messages, tools = demonstration.messages, demonstration.tools
-    for place, message in enumerate(messages):
-        if message.role != "assistant":
-            continue
-        append(_extension(text, chat.render(messages[:place], generate=True, tools=tools)), False)
-        answer = _extension(text, chat.render(messages[: place + 1], generate=False, tools=tools))
-        place, mark = chat.last_mark(answer)
-        end = len(answer) if place < 0 else place + len(mark)
-        append(answer[:end], True)
-        append(answer[end:], False)
-    return Segment(
-        ids=np.asarray(ids, dtype=np.int32),
-        sampled=np.asarray(sampled, dtype=np.bool_),
-        logprobs=np.zeros(len(ids), dtype=np.float32),
-        turn=np.zeros(len(ids), dtype=np.int16),
-    )
+    opening, turns = _turns(demonstration.messages)
+    tools = demonstration.tools
+    done: list[_Text] = []
+    text = _Text(chat)
+    for place, turn in enumerate(turns):
+        seen = history.view(opening, turns[:place])
+        prompt = chat.render(seen, generate=True, tools=tools)
+        if not prompt.startswith(text.text):
+            done.append(text)
+            text = _Text(chat)
+        text.append(prompt[len(text.text) :], learn=False)
+        after = chat.render([*seen, turn.action], generate=False, tools=tools)
+        if not after.startswith(prompt):
+            raise ConfigError("the chat template shows a turn differently than it asks for it: it cannot be imitated")
+        answer = after[len(prompt) :]
+        end, mark = chat.last_mark(answer)
+        end = len(answer) if end < 0 else end + len(mark)
+        text.append(answer[:end], learn=True)
+        text.append(answer[end:], learn=False)
+    return [one.segment() for one in (*done, text)]
 
 
-def _extension(text: str, longer: str) -> str:
-    if not longer.startswith(text):
-        raise ConfigError(
-            "the chat template rewrites earlier turns, so a demonstration of several turns cannot be encoded"
+def _turns(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Turn]]:
+    """The opening and the turns of a conversation, as a rollout would hold them."""
+    places = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    turns = [
+        Turn(
+            segment=0,
+            span=(0, 0),
+            completion=None,
+            action=messages[place],
+            observation=tuple(messages[place + 1 : end]),
         )
-    return longer[len(text) :]
+        for place, end in zip(places, [*places[1:], len(messages)], strict=True)
+    ]
+    return messages[: places[0]] if places else messages, turns
+
+
+class _Text:
+    """A segment while it grows: its text, and which of its tokens are learned."""
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self.chat = chat
+        self.text = ""
+        self.ids: list[int] = []
+        self.sampled: list[bool] = []
+
+    def append(self, piece: str, *, learn: bool) -> None:
+        tokens = self.chat.encode(piece)
+        self.ids.extend(tokens)
+        self.sampled.extend([learn] * len(tokens))
+        self.text += piece
+
+    def segment(self) -> Segment:
+        return Segment(
+            ids=np.asarray(self.ids, dtype=np.int32),
+            sampled=np.asarray(self.sampled, dtype=np.bool_),
+            logprobs=np.zeros(len(self.ids), dtype=np.float32),
+            turn=np.zeros(len(self.ids), dtype=np.int16),
+        )
 
 
 class _Tuning:

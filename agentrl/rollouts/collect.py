@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from agentrl.api import Env, Group, Rollout, Scored, Task, TooManyFailures, keyed_seed
+from agentrl.api import Env, Group, History, Rollout, Scored, Task, TooManyFailures, keyed_seed
 from agentrl.config import RolloutConfig
+from agentrl.rollouts.history import FULL
 from agentrl.rollouts.players import Attempt, Players
 from agentrl.rollouts.runner import run_rollout
 from agentrl.rollouts.sampling import Key
@@ -41,6 +42,7 @@ async def collect(
     limits: RolloutConfig,
     scorer: Scorer,
     progress: Callable[[Scored], None],
+    history: History = FULL,
 ) -> list[Group]:
     """Run and judge all attempts, at most `rollout.concurrency` at once; groups in the order of the attempts.
 
@@ -55,7 +57,7 @@ async def collect(
     async def slot() -> None:
         try:
             for attempt in waiting:  # one iterator for all slots: the next attempt goes to the slot that is free
-                rollout = await run_rollout(attempt, make_env(), players, limits)
+                rollout = await run_rollout(attempt, make_env(), players, limits, history)
                 judging[attempt.key] = asyncio.create_task(_scored(scorings[attempt.key[0]], rollout, progress))
         finally:
             players.leave()

@@ -16,6 +16,7 @@ from agentrl.api import (
     CallProblem,
     ConfigError,
     Env,
+    History,
     Message,
     PluginError,
     Rollout,
@@ -29,23 +30,26 @@ from agentrl.api import (
 )
 from agentrl.api.background import call
 from agentrl.config import RolloutConfig
+from agentrl.rollouts.history import FULL
 from agentrl.rollouts.players import Attempt, Ended, EngineFailure, Players, Reply
 
 
-async def run_rollout(attempt: Attempt, env: Env, players: Players, limits: RolloutConfig) -> Rollout:
+async def run_rollout(
+    attempt: Attempt, env: Env, players: Players, limits: RolloutConfig, history: History = FULL
+) -> Rollout:
     """Run one attempt to its end; whatever the environment does, a rollout comes back and `close` was called."""
-    return await _Run(attempt, env, players, limits).run()
+    return await _Run(attempt, env, players, limits, history).run()
 
 
 class _Run:
     """The state of one rollout while it runs."""
 
-    def __init__(self, attempt: Attempt, env: Env, players: Players, limits: RolloutConfig) -> None:
-        self.attempt, self.env, self.limits = attempt, env, limits
+    def __init__(self, attempt: Attempt, env: Env, players: Players, limits: RolloutConfig, history: History) -> None:
+        self.attempt, self.env, self.limits, self.history = attempt, env, limits, history
         self.tool_format = players.tool_format
         self.player = players.make(attempt, time.monotonic() + limits.timeout_seconds)
         self.tools: Sequence[ToolSpec] = ()
-        self.conversation: list[Message] = []
+        self.opening: tuple[Message, ...] = ()
         self.turns: list[Turn] = []
         self.problems = 0
         self.evidence: JSON = None
@@ -93,12 +97,13 @@ class _Run:
     async def _reset(self) -> None:
         task, seed = self.attempt.task, self.attempt.env_seed
         first, _ = await self._call(partial(self.env.reset, task=task, seed=seed))
-        self.conversation = list(checked_messages(first, "reset"))
+        self.opening = checked_messages(first, "reset")
         self.tools = allowed_tools(self.env.tools, self.limits.tools)
 
     async def _turns(self) -> Stop:
         for turn in range(self.limits.max_turns):
-            reply = await self.player.reply(self.conversation, self.tools, turn)
+            seen = checked_messages(self.history.view(self.opening, self.turns), "view")
+            reply = await self.player.reply(seen, self.tools, turn)
             if reply.cut is not None:
                 self._record(reply, Message(role="assistant", content=reply.text), StepResult())
                 return reply.cut
@@ -109,7 +114,6 @@ class _Run:
                 return Stop.FINISHED
             if result.truncated:
                 return Stop.ENV_TRUNCATED if problem is None else Stop.PARSE_ERROR
-            self.conversation += [action, *result.observation]
         return Stop.MAX_TURNS
 
     def _read(self, text: str, turn: int) -> tuple[Message, CallProblem | None]:
