@@ -104,7 +104,9 @@ def test_an_environment_is_played(agentrl: Run, tmp_path: Path) -> None:
 
 
 def test_a_single_file_is_short_enough_to_be_read_at_a_glance() -> None:
-    assert len((EXAMPLES / "one_more.py").read_text().splitlines()) <= 25
+    text = (EXAMPLES / "one_more.py").read_text()
+    assert len(text.splitlines()) <= 25
+    assert text.split('"""\n\n', 1)[1] in (EXAMPLES.parent / "docs" / "environments.md").read_text()
 
 
 def test_check_and_audit_say_what_is_wrong_by_their_exit_codes(agentrl: Run) -> None:
