@@ -1,10 +1,11 @@
 """Rollouts per second and memory with many rollouts in flight, and what a slow verifier costs.
 
 python -m benchmarks.in_flight [--few 1000] [--many 10000] [--turns 5] [--pace 0.05] [--repeats 3]
-                               [--verifier-seconds 60]
+                               [--judged 12000]
 
 The engine is a script that takes `pace` seconds for whatever waits; environment, chat template, tokens, runner, judging
-and reward are the real ones. Each measurement runs in a process of its own; few and many take turns.
+and reward are the real ones. Each measurement runs in a process of its own; those that are compared take turns.
+Rates are by the clock, and also by the process's CPU time, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -88,10 +89,8 @@ class PacedEngine:
         ]
 
 
-def measure(
-    in_flight: int, rollouts: int, seconds: float, turns: int, pace: float, verifier: float
-) -> dict[str, float]:
-    """Run `rollouts` in all, or as many as `seconds` allow, with `in_flight` at once."""
+def measure(in_flight: int, rollouts: int, turns: int, pace: float, verifier: float) -> dict[str, float]:
+    """Run `rollouts`, `in_flight` at once, under a verifier that takes `verifier` seconds."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(embedded("tiny"))
@@ -102,26 +101,23 @@ def measure(
     scorer = Scorer(RewardConfig.model_validate(REWARD), {"all": Slow(None, None)})  # type: ignore[arg-type]
     tasks = [Task(id=str(i), messages=(Message(role="user", content=f"Count on from {i}."),)) for i in range(64)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.monotonic()
-    done = 0
-    while done < rollouts or time.monotonic() - start < seconds:
-        count = max(rollouts, in_flight)
-        groups = run_loop(
-            collect(
-                plan(tasks, -(-count // len(tasks)), seed=0, phase=("benchmark", done)),
-                make_env=Counting,
-                players=TokenPlayers(SCHEDULES["throughput"](PacedEngine(chat, pace)), settings),  # type: ignore[arg-type]
-                limits=limits,
-                scorer=scorer,
-                progress=lambda scored: None,
-            )
+    start, cpu = time.monotonic(), time.process_time()
+    groups = run_loop(
+        collect(
+            plan(tasks, -(-rollouts // len(tasks)), seed=0, phase=("benchmark",)),
+            make_env=Counting,
+            players=TokenPlayers(SCHEDULES["throughput"](PacedEngine(chat, pace)), settings),  # type: ignore[arg-type]
+            limits=limits,
+            scorer=scorer,
+            progress=lambda scored: None,
         )
-        members = [member for group in groups for member in group.members]
-        assert all(member.reward.success and len(member.rollout.turns) == turns for member in members)
-        done += len(members)
-    taken = time.monotonic() - start
+    )
+    taken, cpu = time.monotonic() - start, time.process_time() - cpu
+    members = [member for group in groups for member in group.members]
+    assert all(member.reward.success and len(member.rollout.turns) == turns for member in members)
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"rate": done / taken, "kilobytes": kilobytes / max(in_flight, rollouts), "rollouts": done}
+    done = len(members)
+    return {"rate": done / taken, "cpu_rate": done / cpu, "seconds": taken, "kilobytes": kilobytes / done}
 
 
 def in_a_process(**arguments: float) -> dict[str, float]:
@@ -130,30 +126,36 @@ def in_a_process(**arguments: float) -> dict[str, float]:
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]))
 
 
+def take_turns(repeats: int, *runs: dict[str, float]) -> list[dict[str, float]]:
+    """The medians of each of `runs`, which take turns `repeats` times."""
+    found = [[in_a_process(**run) for run in runs] for _ in range(repeats)]
+    return [
+        {key: statistics.median(one[place][key] for one in found) for key in found[0][0]} for place in range(len(runs))
+    ]
+
+
+def show(name: str, one: dict[str, float]) -> None:
+    print(
+        f"{name:>24}: {one['rate']:6.1f} rollouts/s, {one['cpu_rate']:6.1f} per CPU second, {one['seconds']:5.1f} s, "
+        f"peak memory {one['kilobytes']:5.1f} KB per rollout"
+    )
+
+
 def compare(options: argparse.Namespace) -> None:
     """Print both comparisons."""
     shared = {"turns": options.turns, "pace": options.pace}
-    few, many = [], []
-    for _ in range(options.repeats):
-        few.append(in_a_process(in_flight=options.few, rollouts=options.many, seconds=0, verifier=0, **shared))
-        many.append(in_a_process(in_flight=options.many, rollouts=options.many, seconds=0, verifier=0, **shared))
-    rates = [statistics.median(one["rate"] for one in found) for found in (few, many)]
-    memory = [statistics.median(one["kilobytes"] for one in found) for found in (few, many)]
-    print(
-        f"{options.turns} turns of {1000 * options.pace:.0f} ms, {options.many} rollouts, medians of {options.repeats}"
-    )
-    for name, rate, kilobytes in zip((options.few, options.many), rates, memory, strict=True):
-        print(f"{name:>6} in flight: {rate:7.1f} rollouts/s, peak memory {kilobytes:6.1f} KB per rollout")
-    print(f"ratio of the rates: {rates[1] / rates[0]:.3f}")
-    fast, slow = [], []
-    for _ in range(options.repeats):
-        run = {"in_flight": options.few, "rollouts": 1, "seconds": options.verifier_seconds, **shared}
-        fast.append(in_a_process(verifier=0, **run)["rate"])
-        slow.append(in_a_process(verifier=0.3, **run)["rate"])
-    rates = [statistics.median(found) for found in (fast, slow)]
-    print(
-        f"a verifier of 300 ms: {rates[1]:.1f} rollouts/s, without it {rates[0]:.1f}; ratio {rates[1] / rates[0]:.3f}"
-    )
+    print(f"{options.turns} turns of {1000 * options.pace:.0f} ms, medians of {options.repeats}")
+    counts = (options.few, options.many)
+    runs = [{"in_flight": count, "rollouts": options.many, "verifier": 0, **shared} for count in counts]
+    few, many = take_turns(options.repeats, *runs)
+    show(f"{options.few} in flight", few)
+    show(f"{options.many} in flight", many)
+    print(f"ratio: {many['rate'] / few['rate']:.3f}, by CPU time {many['cpu_rate'] / few['cpu_rate']:.3f}")
+    runs = [{"in_flight": options.few, "rollouts": options.judged, "verifier": s, **shared} for s in (0, 0.3)]
+    without, slow = take_turns(options.repeats, *runs)
+    show("no time for judging", without)
+    show("a verifier of 300 ms", slow)
+    print(f"ratio: {slow['rate'] / without['rate']:.3f}, by CPU time {slow['cpu_rate'] / without['cpu_rate']:.3f}")
 
 
 if __name__ == "__main__":
@@ -163,7 +165,7 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--pace", type=float, default=0.05)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--verifier-seconds", type=float, default=60.0)
+    parser.add_argument("--judged", type=int, default=12_000, help="rollouts of the runs that compare verifiers")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

@@ -1,6 +1,7 @@
 """All that a plugin may import: types, contracts, services, parsers and errors. Imports no torch."""
 
 from agentrl.api.code import extract_program, strip_reasoning
+from agentrl.api.code_spec import CodeSpec, read_code_spec, show_value
 from agentrl.api.env import Demonstration, Env, Options, StepResult
 from agentrl.api.errors import (
     AgentRLError,
@@ -76,6 +77,7 @@ __all__ = [
     "CallResult",
     "CallTimeout",
     "CallsExecution",
+    "CodeSpec",
     "Completion",
     "ConfigError",
     "DataError",
@@ -126,12 +128,14 @@ __all__ = [
     "keyed_seed",
     "nearest",
     "parse_tool_calls",
+    "read_code_spec",
     "read_json",
     "read_rows",
     "same_text",
     "same_value",
     "sampled_ids",
     "schema_error",
+    "show_value",
     "strip_reasoning",
     "tool",
     "without_fence",

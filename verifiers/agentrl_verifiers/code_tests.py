@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from agentrl.api import (
@@ -12,39 +11,21 @@ from agentrl.api import (
     UNJUDGED_REASONS,
     Call,
     CallsExecution,
-    DataError,
+    CodeSpec,
     Example,
     Execution,
-    Limits,
     Rollout,
     Task,
     Verdict,
     Verifier,
     extract_program,
-    nearest,
+    read_code_spec,
     same_text,
     same_value,
+    show_value,
 )
-from agentrl.api.values import TEXT_COMPARES, VALUE_COMPARES
 
-_KINDS = ("cases", "io", "tests")
-_SHOWN = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeSpec:
-    """What a task says about judging a program; exactly one of `cases`, `io` and `tests` is given.
-
-    Example: `CodeSpec(cases=({"args": [1, 2], "expected": 3},), entry_point="add")`.
-    """
-
-    cases: tuple[Mapping[str, JSON], ...] = ()
-    io: tuple[Mapping[str, JSON], ...] = ()
-    tests: str = ""
-    entry_point: str | None = None
-    compare: str = "default"
-    workspace: Mapping[str, bytes]
-    limits: Limits
+_LONGEST_CALL = 400
 
 
 class CodeTests(Verifier):
@@ -84,11 +65,11 @@ class CodeTests(Verifier):
 
     def check_task(self, task: Task) -> None:
         """Refuse a task whose data cannot be understood."""
-        read_spec(task.data)
+        read_code_spec(task.data)
 
     async def verify(self, rollout: Rollout) -> Verdict:
         """Judge one rollout. Raises DataError when the task's data cannot be understood."""
-        spec = read_spec(rollout.task.data)
+        spec = read_code_spec(rollout.task.data)
         began = time.monotonic()
         program = _program_of(rollout)
         if program is None:
@@ -102,10 +83,7 @@ class CodeTests(Verifier):
         return _verdict(reason, detail, time.monotonic() - began)
 
     async def _judge_cases(self, program: str, spec: CodeSpec) -> tuple[str, str]:
-        calls = [
-            Call(function=spec.entry_point or "", args=_numbers(case.get("args", [])), kwargs=_numbers(case["kwargs"]))
-            for case in spec.cases
-        ]
+        calls = [Call(function=spec.entry_point or "", args=case["args"], kwargs=case["kwargs"]) for case in spec.cases]
         done = await self.services.sandbox.run_calls(program, calls, files=spec.workspace, limits=spec.limits)
         if done.load.reason != "ok":
             return done.load.reason, done.load.detail
@@ -119,7 +97,10 @@ class CodeTests(Verifier):
             if done.reason != "ok":
                 return done.reason, f"input {number}: {done.detail}"
             if not same_text(pair["stdout"], done.stdout, compare=spec.compare):
-                return "wrong_answer", f"input {number}: expected {_show(pair['stdout'])}, got {_show(done.stdout)}"
+                return (
+                    "wrong_answer",
+                    f"input {number}: expected {show_value(pair['stdout'])}, got {show_value(done.stdout)}",
+                )
         return "passed", ""
 
     async def _judge_tests(self, program: str, spec: CodeSpec) -> tuple[str, str]:
@@ -131,101 +112,6 @@ class CodeTests(Verifier):
 
 def _fenced(program: str) -> str:
     return f"```python\n{program}\n```"
-
-
-def read_spec(data: Mapping[str, JSON]) -> CodeSpec:
-    """Check a task's data. Raises DataError that names the key."""
-    given = [kind for kind in _KINDS if data.get(kind) is not None]
-    if len(given) != 1:
-        found = " and ".join(given) or "none"
-        raise DataError(f"a code_tests task needs exactly one of cases, io and tests, not {found}")
-    kind = given[0]
-    entry_point = data.get("entry_point")
-    if entry_point is not None and not isinstance(entry_point, str):
-        raise DataError(f"entry_point must be text, not {_show(entry_point)}")
-    if kind == "cases" and not entry_point:
-        raise DataError("entry_point is missing: it names the function that the cases call")
-    known = TEXT_COMPARES if kind == "io" else VALUE_COMPARES
-    compare = data.get("compare") or known[0]
-    if compare not in known:
-        raise DataError(
-            f"compare is {_show(compare)}, but for {kind} it is one of {', '.join(known)}{nearest(str(compare), known)}"
-        )
-    tests = data.get("tests")
-    if kind == "tests" and (not isinstance(tests, str) or not tests.strip()):
-        raise DataError("tests must be Python text with at least one statement")
-    return CodeSpec(
-        cases=_read_cases(data["cases"]) if kind == "cases" else (),
-        io=_read_io(data["io"]) if kind == "io" else (),
-        tests=str(tests) if kind == "tests" else "",
-        entry_point=entry_point,
-        compare=compare,
-        workspace=_read_workspace(data.get("workspace") or {}),
-        limits=_read_limits(data.get("limits") or {}),
-    )
-
-
-def _read_cases(cases: JSON) -> tuple[Mapping[str, JSON], ...]:
-    for number, case in enumerate(_read_list("cases", cases), 1):
-        if not isinstance(case, Mapping) or "expected" not in case:
-            raise DataError(f"cases: case {number} must be an object with 'expected'")
-        if not isinstance(case.get("args", []), list | tuple):
-            raise DataError(f"cases: args of case {number} must be a list")
-        kwargs = case.get("kwargs") or {}
-        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-            raise DataError(f"cases: kwargs of case {number} must be an object")
-    return tuple({**case, "kwargs": case.get("kwargs") or {}} for case in cases)
-
-
-def _read_io(pairs: JSON) -> tuple[Mapping[str, JSON], ...]:
-    for number, pair in enumerate(_read_list("io", pairs), 1):
-        if not isinstance(pair, Mapping) or not isinstance(pair.get("stdout"), str):
-            raise DataError(f"io: entry {number} must be an object with the text 'stdout'")
-        if not isinstance(pair.get("stdin", ""), str):
-            raise DataError(f"io: stdin of entry {number} must be text")
-    return tuple(pairs)
-
-
-def _read_list(key: str, value: JSON) -> Sequence[JSON]:
-    if not isinstance(value, list | tuple) or not value:
-        raise DataError(f"{key} must be a list with at least one entry: an empty one would let every program pass")
-    return value
-
-
-def _read_workspace(workspace: JSON) -> dict[str, bytes]:
-    if not isinstance(workspace, Mapping):
-        raise DataError("workspace must be an object of path to text")
-    files = {}
-    for path, text in workspace.items():
-        if not isinstance(path, str) or not isinstance(text, str):
-            raise DataError(f"workspace: the file {_show(path)} must be text")
-        files[path] = text.encode("utf-8", "surrogatepass")
-    return files
-
-
-def _read_limits(limits: JSON) -> Limits:
-    if not isinstance(limits, Mapping):
-        raise DataError("limits must be an object")
-    known = {field.name: field.type for field in fields(Limits)}
-    for name, value in limits.items():
-        if name not in known:
-            raise DataError(f"limits.{name} is unknown{nearest(str(name), known)}")
-        whole = known[name] == "int"
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not value > 0:
-            wanted = "integer" if whole else "number"
-            raise DataError(f"limits.{name} is {_show(value)}; it must be a positive {wanted}")
-    return Limits(**limits)
-
-
-def _numbers(value: JSON) -> JSON:
-    """A value with every `{"__float__": "nan"}` replaced by the number that it stands for."""
-    if isinstance(value, Mapping):
-        if value.keys() == {"__float__"}:
-            return float(value["__float__"])
-        return {key: _numbers(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_numbers(item) for item in value]
-    return value
 
 
 def _program_of(rollout: Rollout) -> str | None:
@@ -244,7 +130,7 @@ def _compare_cases(spec: CodeSpec, done: CallsExecution) -> tuple[str, str]:
         if not same_value(case["expected"], result.value, compare=spec.compare):
             return (
                 "wrong_answer",
-                f"case {number}, {shown}: expected {_show(case['expected'])}, got {_show(result.value)}",
+                f"case {number}, {shown}: expected {show_value(case['expected'])}, got {show_value(result.value)}",
             )
     if len(done.results) < len(spec.cases):
         return "exited_early", f"only {len(done.results)} of {len(spec.cases)} calls were made"
@@ -252,19 +138,9 @@ def _compare_cases(spec: CodeSpec, done: CallsExecution) -> tuple[str, str]:
 
 
 def _show_call(function: str, case: Mapping[str, JSON]) -> str:
-    words = [_show(value) for value in case.get("args", [])]
-    words += [f"{name}={_show(value)}" for name, value in case["kwargs"].items()]
-    return f"{function}({', '.join(words)})"[: 2 * _SHOWN]
-
-
-def _show(value: object) -> str:
-    """A value for people, cut short; printing it must not fail or take long."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):
-        # Integers of more than 4300 digits refuse to be printed.
-        text = f"a {type(value).__name__} that is too large to show"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    words = [show_value(value) for value in case.get("args", [])]
+    words += [f"{name}={show_value(value)}" for name, value in case["kwargs"].items()]
+    return f"{function}({', '.join(words)})"[:_LONGEST_CALL]
 
 
 def _verdict(reason: str, detail: str, seconds: float) -> Verdict:

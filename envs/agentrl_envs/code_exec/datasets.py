@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 
-from agentrl.api import JSON, DataError, Task, TaskRow, TaskSource, read_rows
+from agentrl.api import JSON, DataError, Task, TaskFilter, TaskRow, TaskSource, read_rows
 from agentrl_envs.code_exec.feedback import call_text
 
 SHARES: dict[str, str | float] = {"train": 0.5, "validation": 0.1, "test": 0.4}
@@ -59,23 +60,26 @@ def mbpp_tasks(sources: Sequence[TaskSource], split: str, seed: int) -> list[Tas
             "(folder mbpp) and name it (--set env.options.source=sanitized-mbpp.json), or name a dataset "
             "(--set 'env.options.source={dataset: google-research-datasets/mbpp, config: sanitized}')"
         )
-    tasks = []
-    for source in sources:
-        by_number = source.path is not None and not source.splits
-        used = source.model_copy(update={"columns": {"id": "task_id", **source.columns}})
-        if by_number:
-            used = used.model_copy(update={"splits": {split: 1.0}, "limit": None})
-        rows = read_rows(used, split, ("prompt", "test_list"), optional=("code", "test_imports"), seed=seed)
-        if by_number:
-            rows = [row for row in rows if _number(row) in MBPP_SPLITS[split]][: source.limit]
-        tasks += [_mbpp_task(row) for row in rows]
-    return tasks
+    used = [_mbpp_source(source, split) for source in sources]
+    rows = read_rows(used, split, ("prompt", "test_list"), optional=("code", "test_imports"), seed=seed)
+    return [_mbpp_task(row) for row in rows]
 
 
-def _number(row: TaskRow) -> int:
-    if not row.id.isdecimal():
-        raise DataError(f"{row.where}: task_id must be MBPP's number, not {row.id!r}; or give the source `splits`")
-    return int(row.id)
+def _mbpp_source(source: TaskSource, split: str) -> TaskSource:
+    """A source whose rows are MBPP's; a file without `splits` is split by the task's number."""
+    columns = {"id": "task_id", **source.columns}
+    named = source.model_copy(update={"columns": columns})
+    if source.path is None or source.splits:
+        return named
+    whole = named.model_copy(update={"splits": {split: 1.0}})
+    for row in read_rows(whole.model_copy(update={"filter": (), "limit": None}), split, ()):
+        if not row.id.isdecimal() or not row.id.isascii():
+            raise DataError(
+                f"{row.where}: '{columns['id']}' must be MBPP's number, not {row.id!r}; or give the source `splits`"
+            )
+    numbers = tuple(number for one in MBPP_SPLITS[split] for number in (one, str(one)))
+    in_split = TaskFilter.model_validate({"column": columns["id"], "in": numbers})
+    return whole.model_copy(update={"filter": (*source.filter, in_split)})
 
 
 def _mbpp_task(row: TaskRow) -> Task:
@@ -89,7 +93,7 @@ def _mbpp_task(row: TaskRow) -> Task:
         answer=None if code is None else str(code).replace("\r\n", "\n"),
         data={
             "tests": "\n".join([*imports, *asserts]),
-            "visible": {"tests": "\n".join([*imports, asserts[0]])},
+            "visible": {"tests": "\n".join([*imports, asserts[0]]), "shown": asserts[0]},
             "limits": _MBPP_LIMITS,
         },
     )
@@ -98,7 +102,7 @@ def _mbpp_task(row: TaskRow) -> Task:
 def own_tasks(sources: Sequence[TaskSource], split: str, seed: int) -> list[Task]:
     """Rows with `prompt` and one of `cases`, `io` and `tests` (text, or a list of asserts); `solution` is the gold.
 
-    Of several cases, inputs or asserts the first is shown and can be tried.
+    Of several cases, inputs or asserts the first is shown and can be tried, with what is set up before it.
     """
     rows = read_rows(sources, split, ("prompt",), optional=(*_KINDS, *_EXTRA, "solution"), seed=seed)
     return [_own_task(row) for row in rows]
@@ -115,7 +119,7 @@ def _own_task(row: TaskRow) -> Task:
     several = isinstance(judged, list) and len(judged) > 1
     visible: dict[str, JSON] = {kind: judged[:1]} if several else {}
     if kind == "tests" and isinstance(judged, list):
-        visible = {"tests": str(judged[0])} if several else {}
+        visible = _first_assert([str(one) for one in judged], row.where)
         judged = "\n".join(map(str, judged))
     solution = row.fields.get("solution")
     extra = {name: row.fields[name] for name in _EXTRA if row.fields.get(name) is not None}
@@ -128,13 +132,29 @@ def _own_task(row: TaskRow) -> Task:
     )
 
 
+def _first_assert(tests: Sequence[str], where: str) -> dict[str, JSON]:
+    """The first of several asserts with the lines before it; nothing when there is only one."""
+    try:
+        asserting = [
+            place
+            for place, test in enumerate(tests)
+            if any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(test)))
+        ]
+    except (SyntaxError, ValueError) as error:
+        raise DataError(f"{where}: the entries of 'tests' must each be whole statements: {error}") from error
+    if len(asserting) < 2:
+        return {}
+    return {"tests": "\n".join(tests[: asserting[0] + 1]), "shown": tests[asserting[0]]}
+
+
 def _shown(visible: Mapping[str, JSON], entry_point: str, where: str) -> list[str]:
     """The visible part as the prompt shows it."""
     if "tests" in visible:
         return [visible["tests"]]
     try:
         for case in visible.get("cases", ()):
-            return [f"{call_text(entry_point, case.get('args', []))} == {case['expected']!r}"]
+            call = call_text(entry_point, case.get("args", []), case.get("kwargs"))
+            return [f"{call} == {case['expected']!r}"]
         for pair in visible.get("io", ()):
             return [f"Input:\n{pair.get('stdin', '')}\nOutput:\n{pair['stdout']}"]
     except (KeyError, AttributeError, TypeError) as error:

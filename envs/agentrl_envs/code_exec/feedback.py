@@ -24,24 +24,28 @@ def _shown(value: object) -> str:
         return "a value too long to show"
 
 
-def call_text(entry_point: str, args: Sequence[JSON]) -> str:
+def call_text(entry_point: str, args: Sequence[JSON], kwargs: Mapping[str, JSON] | None = None) -> str:
     """The call as Python writes it, such as `f([1, 2], 3)`."""
-    return f"{entry_point}({', '.join(map(repr, args))})"
+    words = [*map(repr, args), *(f"{name}={value!r}" for name, value in (kwargs or {}).items())]
+    return f"{entry_point}({', '.join(words)})"
 
 
-def examples_passed(examples: Sequence[Mapping[str, JSON]], execution: CallsExecution) -> int:
+def examples_passed(examples: Sequence[Mapping[str, JSON]], execution: CallsExecution, compare: str = "default") -> int:
     """How many of the visible examples gave what they should; a program that does not load passes none."""
     return sum(
-        passes(result, example["expected"]) for result, example in zip(execution.results, examples, strict=False)
+        passes(result, example["expected"], compare)
+        for result, example in zip(execution.results, examples, strict=False)
     )
 
 
-def passes(result: CallResult, expected: JSON) -> bool:
+def passes(result: CallResult, expected: JSON, compare: str = "default") -> bool:
     """Whether one call returned the expected value."""
-    return result.reason == "ok" and same_value(expected, result.value)
+    return result.reason == "ok" and same_value(expected, result.value, compare=compare)
 
 
-def observe(entry_point: str, examples: Sequence[Mapping[str, JSON]], execution: CallsExecution) -> str:
+def observe(
+    entry_point: str, examples: Sequence[Mapping[str, JSON]], execution: CallsExecution, compare: str = "default"
+) -> str:
     """The text about the first example that fails.
 
     >>> observe("f", [{"args": [2], "expected": 4}], CallsExecution(load=Execution(), results=(CallResult(value=3),)))
@@ -51,12 +55,12 @@ def observe(entry_point: str, examples: Sequence[Mapping[str, JSON]], execution:
         return f"It does not load: {short(execution.load.detail or execution.load.reason)}."
     for position, example in enumerate(examples):
         result = execution.results[position] if position < len(execution.results) else CallResult(reason="exited_early")
-        if passes(result, example["expected"]):
+        if passes(result, example["expected"], compare):
             continue
         outcome = f"gave {_shown(result.value)}"
         if result.reason != "ok":
             outcome = f"failed: {short(result.error or result.reason)}"
         printed = f" printed {short(result.stdout)}," if result.stdout.strip() else ""
-        call = short(call_text(entry_point, example["args"]))
+        call = short(call_text(entry_point, example["args"], example.get("kwargs")))
         return f"{call}{printed} {outcome}, expected {_shown(example['expected'])}."
     return "All examples pass."

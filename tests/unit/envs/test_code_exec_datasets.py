@@ -36,9 +36,11 @@ class FakeSandbox:
     def __init__(self, *executions: Any) -> None:
         self.executions = list(executions)
         self.asked: list[Any] = []
+        self.rules: list[dict[str, Any]] = []
 
     async def run_calls(self, program: str, calls: Sequence[Call], **rest: Any) -> Any:
         self.asked.append(list(calls))
+        self.rules.append(rest)
         return self.executions.pop(0)
 
     async def run(self, program: str, *, stdin: str, **rest: Any) -> Any:
@@ -128,6 +130,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "x"}, "line 1: exactly one of cases, io and tests is needed, not none"),
     ({"prompt": "x", "io": [{}], "tests": "t"}, "not io and tests"),
     ({"prompt": "", "tests": "t"}, "line 1: 'prompt' must be text"),
+    ({"prompt": "x", "tests": ["assert (", ") == 1"]}, "line 1: the entries of 'tests' must each be whole statements"),
     ({"prompt": "x", "io": [1, 2]}, "line 1: the first of io is not as code_tests takes it"),
     ({"prmpt": "x", "tests": "t"}, "there is no column 'prompt'; did you mean 'prmpt'"),
 ]
@@ -171,7 +174,7 @@ def test_mbpp_has_the_splits_of_its_authors_and_shows_one_assert(tmp_path: Path)
     assert sandbox.asked == ["import math\nassert add(0) == 11"]
     odd = [{**mbpp_rows()[0], "task_id": "two"}]
     file.write_text(json.dumps(odd), encoding="utf-8")
-    with pytest.raises(DataError, match="entry 1: task_id must be MBPP's number"):
+    with pytest.raises(DataError, match="entry 1: 'task_id' must be MBPP's number"):
         env(tasks="mbpp", source=str(file))[0].tasks("test")
 
 
@@ -180,6 +183,51 @@ def test_mbpp_is_limited_per_split(tmp_path: Path) -> None:
     file.write_text(json.dumps(mbpp_rows()), encoding="utf-8")
     limited, _ = env(tasks="mbpp", source={"path": str(file), "limit": 1})
     assert [task.id for task in limited.tasks("test")] == ["mbpp/11"]
+
+
+def test_several_sources_of_mbpp_are_mixed_by_weight_without_taking_a_task_twice(tmp_path: Path) -> None:
+    rows = [{**mbpp_rows()[1], "task_id": number} for number in range(11, 51)]
+    sources = []
+    for name, weight in (("one", 1.0), ("other", 3.0)):
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps(rows), encoding="utf-8")
+        sources.append({"path": str(file), "weight": weight})
+    environment, _ = env(tasks="mbpp", source=sources)
+    names = [task.id for task in environment.tasks("test")]
+    assert len(set(names)) == len(names)
+    counts = [sum(f"/{name}/" in one for one in names) for name in ("one", "other")]
+    assert counts == [13, 40]
+
+
+TOLERANT = {
+    "prompt": "Halve.", "entry_point": "f", "compare": "float", "workspace": {"n.txt": "1"}, "limits": {"seconds": 3.0},
+    "cases": [{"args": [1], "kwargs": {"by": 3}, "expected": 0.3333333333}, {"args": [2], "expected": 1}],
+}  # fmt: skip
+
+
+def test_what_is_shown_is_run_and_compared_as_the_task_says(tmp_path: Path) -> None:
+    near = CallsExecution(load=Execution(), results=(CallResult(value=1 / 3),))
+    far = CallsExecution(load=Execution(), results=(CallResult(value=0.4),))
+    environment, sandbox = env(far, near, **own(tmp_path, TOLERANT))
+    (task,) = environment.tasks("train")
+    assert task.messages[0].content == "Halve.\nf(1, by=3) == 0.3333333333"
+    assert content(act(environment, task)) == "f(1, by=3) gave 0.4, expected 0.3333333333."
+    assert act(environment, task).terminated  # equal within the tolerance, as the hidden tests would have it
+    for rules in sandbox.rules:
+        assert rules["files"] == {"n.txt": b"1"}
+        assert rules["limits"].seconds == 3.0
+
+
+def test_the_first_assert_is_shown_with_what_is_set_up_before_it(tmp_path: Path) -> None:
+    tests = ["import math", "n = 2", "assert f(n) == 3", "assert f(5) == 6"]
+    failed = Execution(reason="wrong_answer", detail="AssertionError: 2 == 3")
+    environment, sandbox = env(failed, **own(tmp_path, {"prompt": "Add one.", "tests": tests}))
+    (task,) = environment.tasks("train")
+    assert task.messages[0].content == "Add one.\nimport math\nn = 2\nassert f(n) == 3"
+    assert content(act(environment, task)) == "assert f(n) == 3 failed: AssertionError: 2 == 3."
+    assert sandbox.asked == ["import math\nn = 2\nassert f(n) == 3"]
+    single, _ = env(**own(tmp_path, {"prompt": "Add one.", "tests": tests[:3]}))
+    assert single.tasks("train")[0].messages[0].content == "Add one."
 
 
 def humaneval_rows(count: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agentrl_verifiers.code_tests import CodeTests, read_spec
+from agentrl_verifiers.code_tests import CodeTests
 
 from agentrl.api import (
     CallResult,
@@ -22,6 +22,7 @@ from agentrl.api import (
     Task,
     Turn,
     Verdict,
+    read_code_spec,
 )
 
 Run = Callable[..., Any]
@@ -103,12 +104,12 @@ def canned(sandbox: Canned, attempt: Rollout) -> Verdict:
 )
 def test_a_malformed_task_is_an_error_that_names_the_key(data: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError) as caught:
-        read_spec(data)
+        read_code_spec(data)
     assert words in str(caught.value)
 
 
 def test_what_else_a_task_carries_is_no_concern() -> None:
-    spec = read_spec(ADD | {"io": None, "difficulty": 3, "limits": None, "compare": None})
+    spec = read_code_spec(ADD | {"io": None, "difficulty": 3, "limits": None, "compare": None})
     assert (spec.compare, spec.limits.cpu_seconds) == ("default", 4.0)
 
 
