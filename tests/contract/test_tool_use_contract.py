@@ -13,6 +13,7 @@ import pytest
 from agentrl_envs.tool_use import tasks as tool_use
 from agentrl_envs.tool_use.demonstrations import flawed, messages_of
 from agentrl_envs.tool_use.env import Options, ToolUse
+from agentrl_envs.tool_use.own import own_task
 from agentrl_envs.tool_use.requests import KINDS
 
 from agentrl.api import (
@@ -24,6 +25,7 @@ from agentrl.api import (
     Services,
     Stop,
     Task,
+    TaskRow,
     ToolSpec,
     write_tool_calls,
 )
@@ -102,7 +104,7 @@ def line(**changes: object) -> str:
 
 
 def make_task() -> Task:
-    return tool_use.read_task(line(id="own"), "own")[1]
+    return own_task(TaskRow(id="own", fields=json.loads(line()), where="own"))
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
@@ -230,19 +232,28 @@ def test_tasks_of_ones_own(tmp_path: Path) -> None:
     stocked = [{**WORLD["items"][0], "stock": 7}, WORLD["items"][1]]
     stated = {"request": "Cancel it.", "world": WORLD, "expected": {"orders": cancelled, "items": stocked}}
     ask = line(request="What does a cup cost?", plan=[{"name": "item", "arguments": {"name": "cup"}}], answer=3)
-    file.write_text("\n".join([line(), json.dumps(stated), "", json.dumps(json.loads(ask) | {"split": "test"})]))
-    done = played(lambda task: RIGHT, "train", path=str(file))
-    assert [(m.rollout.task.id, m.reward.success) for m in done] == [("own.jsonl/1", True), ("own.jsonl/2", True)]
-    said = played(lambda task: [call("item", name="cup"), "It costs 3."], "test", path=str(file))
-    assert [member.reward.success for member in said] == [True]
+    file.write_text("\n".join([line(), json.dumps(stated), json.dumps(json.loads(ask) | {"part": "asked"})]))
+    parts = {"path": str(file), "splits": {"train": 1.0}}
+    done = played(lambda task: RIGHT, "train", source=parts | {"limit": 2})
+    assert [(m.rollout.task.id, m.reward.success) for m in done] == [("own/1", True), ("own/2", True)]
+    asked = {**parts, "columns": {"part": "part"}, "prompt": "{request} ({part})"}
+    with pytest.raises(DataError, match="there is no column 'part'"):
+        played(lambda task: [""], "train", source=asked)
+    only = {**asked, "filter": [{"column": "request", "contains": "cost"}]}
+    (said,) = played(lambda task: [call("item", name="cup"), "It costs 3."], "train", source=only)
+    assert said.reward.success
+    assert said.rollout.task.messages[0].content == "What does a cup cost? (asked)"
+    env = ToolUse(Options.model_validate({"source": only}), Services())
+    (shown,) = env.demonstrations("train")
+    assert [message.role for message in shown.messages] == ["user", "assistant", "tool", "assistant"]
+    assert shown.messages[-1].content == "3"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "line 1: not JSON"),
-        ("[]", "line 1: an object with 'request'"),
-        (line(expect={}), "unknown key 'expect'"),
+        ("{", "line 1"),
+        (line(request=3), "line 1: the request must be text"),
         (line(world={"users": []}), "no table 'users'"),
         (line(world={"items": [{"name": "pen"}]}), "columns name, price, stock"),
         (line(world={"items": [{"name": "pen", "price": 1, "stock": -1}]}), "cannot be: CHECK"),
@@ -258,7 +269,7 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "own.jsonl"
     file.write_text(text)
     with pytest.raises(DataError, match=words):
-        played(lambda task: [""], "train", path=str(file))
+        played(lambda task: [""], "train", source={"path": str(file), "splits": {"train": 1.0}})
 
 
 @pytest.mark.parametrize(
@@ -268,6 +279,7 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, words: str) -> None:
         ({"domains": []}, "env.options.domains"),
         ({"most_calls": 5}, "env.options.most_calls"),
         ({"demonstration_flaw_rate": 1.5}, "flaw_rate"),
+        ({"source": "own.jsonl", "most_calls": 1}, "most_calls belongs to the drawn tasks"),
         ({"most_call": 1}, "did you mean 'env.options.most_calls'|most_calls"),
     ],
 )
@@ -281,8 +293,8 @@ def test_options_choose_tools_and_tasks(tmp_path: Path) -> None:
     assert [one.name for one in env.tools] == ["day", "book", "drop"]
     tags = {tag for task in env.tasks("test") for tag in task.tags}
     assert {tag for tag in tags if not tag.startswith("kind")} == {"domain:calendar", "calls:1", "calls:2"}
-    with pytest.raises(DataError, match="No such file"):
-        ToolUse(Options(path=str(tmp_path / "none.jsonl")), Services()).tasks("train")
+    with pytest.raises(DataError, match=r"none\.jsonl"):
+        ToolUse(Options.model_validate({"source": str(tmp_path / "none.jsonl")}), Services()).tasks("train")
 
 
 def test_a_demonstration_shows_what_a_rollout_would_have_shown() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from agentrl.api import DataError, Task, TaskRow, TaskSource, read_rows
 
 MARK = "####"
+_CALCULATOR = re.compile(r"<<[^<>\n]*>>")
+"""GSM8K's marks for a calculator, `<<48/2=24>>`: nothing that a policy should write."""
 INSTRUCTION = "End with a line of four hashes and the answer, such as: #### 7"
 
 
@@ -24,7 +27,7 @@ def _task(row: TaskRow) -> Task:
         id=row.id,
         messages=row.messages(f"{question.strip()}\n{INSTRUCTION}"),
         answer=gold,
-        data={"solution": answer} if isinstance(answer, str) and MARK in answer else {},
+        data={"solution": _CALCULATOR.sub("", answer)} if isinstance(answer, str) and MARK in answer else {},
     )
 
 

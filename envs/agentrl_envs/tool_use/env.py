@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
-from agentrl.api import JSON, Demonstration, Env, Message, Services, Task, tool
+from agentrl.api import JSON, Demonstration, Env, Message, Services, Task, TaskSources, tool
 from agentrl.api import Options as BaseOptions
 from agentrl_envs.tool_use.demonstrations import demonstrations, messages_of
+from agentrl_envs.tool_use.own import own_tasks
 from agentrl_envs.tool_use.requests import Request
-from agentrl_envs.tool_use.tasks import drawn_tasks, read_tasks
+from agentrl_envs.tool_use.tasks import drawn_tasks
 from agentrl_envs.tool_use.world import World
 
+_DRAWN = ("most_calls", "demonstration_count", "demonstration_flaw_rate")
 _CALENDAR = frozenset({"day", "book", "drop"})
 
 
@@ -27,11 +29,23 @@ class Options(BaseOptions):
         default=("shop", "calendar"), min_length=1, description="what requests are about, and whose tools there are"
     )
     most_calls: int = Field(default=4, ge=1, le=4, description="tasks whose plan has at most this many calls")
-    path: str | None = Field(default=None, description="a JSONL file of tasks of your own, in place of the drawn ones")
+    source: TaskSources = Field(
+        default=(), description="own tasks (request, world, plan or expected, answer); none takes drawn ones"
+    )
+    source_seed: int = Field(default=0, ge=0, description="draws the rows of a mixture of several sources")
     demonstration_count: int = Field(default=6000, ge=1, description="conversations that `agentrl sft` imitates")
     demonstration_flaw_rate: float = Field(
         default=0.5, ge=0.0, le=1.0, description="share of the demonstrations that carry one flaw"
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_task(self) -> Options:
+        given = [name for name in _DRAWN if name in self.model_fields_set]
+        if self.source and given:
+            raise ValueError(f"{given[0]} belongs to the drawn tasks, and a source is given")
+        if "source_seed" in self.model_fields_set and not any(source.weight for source in self.source):
+            raise ValueError("source_seed draws mixtures by weight, and no source has a weight")
+        return self
 
 
 class ToolUse(Env):
@@ -59,16 +73,19 @@ class ToolUse(Env):
         assert isinstance(options, Options)
         self._settings = options
         self._world: World | None = None
+        self._own: dict[str, tuple[Task, ...]] = {}
         self.tools = tuple(
             one for one in type(self).tools if ("calendar" if one.name in _CALENDAR else "shop") in options.domains
         )
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """The tasks of `train`, `validation` or `test`: those of `path`, else drawn ones."""
+        """The tasks of `train`, `validation` or `test`: those of `source`, else drawn ones."""
         options = self._settings
-        if options.path is not None:
-            return read_tasks(options.path, split)
-        return drawn_tasks(split, options.domains, options.most_calls)
+        if not options.source:
+            return drawn_tasks(split, options.domains, options.most_calls)
+        if split not in self._own:
+            self._own[split] = own_tasks(options.source, split, options.source_seed)
+        return self._own[split]
 
     def reset(self, *, task: Task, seed: int) -> tuple[list[Message], dict[str, JSON]]:
         """Build the task's world. Nothing is random here, so `seed` changes nothing."""
@@ -149,15 +166,17 @@ class ToolUse(Env):
         """The task's plan, one call a message, and its answer; None for a task without a plan."""
         if "plan" not in task.data:
             return None
-        plan = tuple((call["name"], call["arguments"]) for call in task.data["plan"])
-        request = Request(text="", plan=plan, answer=task.answer)
-        return tuple(one for one in messages_of(task.data["start"], request) if one.role == "assistant")
+        return tuple(one for one in _shown(task) if one.role == "assistant")
 
     def demonstrations(self, split: str) -> Iterable[Demonstration]:
-        """Conversations about fresh requests; other splits are not for imitation."""
+        """Conversations about fresh requests, or the plans of the source; only train is for imitation."""
         if split != "train":
             return ()
         options = self._settings
+        if options.source:
+            known = [task for task in self.tasks("train") if "plan" in task.data]
+            tools = tuple(self.tools)
+            return [Demonstration(messages=(*task.messages, *_shown(task)), tools=tools) for task in known]
         return demonstrations(
             domains=options.domains,
             most_calls=options.most_calls,
@@ -165,3 +184,10 @@ class ToolUse(Env):
             flaw_rate=options.demonstration_flaw_rate,
             tools=tuple(self.tools),
         )
+
+
+def _shown(task: Task) -> tuple[Message, ...]:
+    """The task's plan, one call a message, with what each gives, and its answer."""
+    plan = tuple((call["name"], call["arguments"]) for call in task.data["plan"])
+    request = Request(text="", plan=plan, answer=task.answer)
+    return tuple(messages_of(task.data["start"], request))
