@@ -24,6 +24,7 @@ Bool = Annotated[bool, Strict()]
 Text = Annotated[str, Strict()]
 PositiveInt = Annotated[Int, Field(ge=1)]
 NaturalInt = Annotated[Int, Field(ge=0)]
+Share = Annotated[Float, Field(ge=0, le=1)]
 PositiveFloat = Annotated[Float, Field(gt=0)]
 NaturalFloat = Annotated[Float, Field(ge=0)]
 
@@ -82,13 +83,38 @@ class RewardConfig(Section):
 class AlgorithmConfig(Section):
     """The learner's choices; null takes the preset's."""
 
-    preset: Text = Field("grpo", description="row of choices: grpo, dr_grpo, gspo, rloo")
-    scale: Literal["std", "none", "leave_one_out"] | None = Field(None, description="group baseline and scale")
+    preset: Text = Field(
+        "grpo", description="row of choices: ppo, grpo, dr_grpo, dapo, gspo, rloo, reinforce_pp, cispo"
+    )
+    baseline: Literal["group", "leave_one_out", "none", "critic"] | None = Field(
+        None, description="what a reward is compared with; none and critic work on rewards of tokens"
+    )
+    scale: Literal["std", "none", "whiten"] | None = Field(
+        None, description="divide by the group's spread, by nothing, or by the spread of all tokens of the step"
+    )
+    loss: Literal["clip", "cispo"] | None = Field(None, description="clipped surrogate, or capped weight times logp")
     ratio: Literal["token", "sequence"] | None = Field(None, description="level of the probability ratio")
     aggregate: Literal["token_mean", "sequence_mean", "constant"] | None = Field(None, description="loss aggregation")
-    clip_low: PositiveFloat | None = Field(None, description="ratio is clipped below 1 - this")
-    clip_high: PositiveFloat | None = Field(None, description="ratio is clipped above 1 + this")
-    kl_coefficient: NaturalFloat | None = Field(None, description="weight of k3 to the start policy in the loss")
+    clip_low: PositiveFloat | None = Field(None, description="ratio counts as 1 - this where it is below")
+    clip_high: PositiveFloat | None = Field(None, description="ratio counts as 1 + this where it is above")
+    dual_clip: NaturalFloat | None = Field(
+        None, description="bound of the ratio at a negative advantage, above 1; 0 is none"
+    )
+    kl: Literal["loss", "reward"] | None = Field(None, description="k3 in the loss, or k1 in the rewards of tokens")
+    kl_coefficient: NaturalFloat | None = Field(None, description="weight of the KL to the start policy; 0 is none")
+    kl_target: NaturalFloat | None = Field(
+        None, description="nats per rollout that the coefficient is adapted to (kl: reward); 0 leaves it as it is"
+    )
+    gamma: Share | None = Field(None, description="discount per token (baseline none or critic)")
+    lam: Share | None = Field(None, description="lambda of GAE (critic)")
+    critic_learning_rate: PositiveFloat | None = Field(None, description="peak, with the schedule of the policy")
+    critic_warmup: NaturalInt | None = Field(None, description="first steps in which only the critic learns")
+    value_clip: NaturalFloat | None = Field(
+        None, description="clip of the value's move, in units of the reward; 0 is none"
+    )
+    dynamic_sampling: PositiveInt | None = Field(
+        None, description="most batches drawn to fill a step with groups whose rewards differ; 1 keeps them all"
+    )
     importance_cap: PositiveFloat = Field(2.0, description="cap of the sampler-trainer importance weight of a token")
 
 

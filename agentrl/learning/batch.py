@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from agentrl.api import Group, Scored, Segment
-from agentrl.learning.advantages import EQUAL, group_relative, leave_one_out, turn_leave_one_out
+from agentrl.learning.advantages import EQUAL, group_relative, leave_one_out, turn_leave_one_out, whiten
 from agentrl.learning.algorithms import Algorithm
 
 
@@ -21,8 +21,9 @@ from agentrl.learning.algorithms import Algorithm
 class Batch:
     """What the learner trains on. B rows (rollouts), T columns (most sampled tokens of a row).
 
-    segments: [B] the token sequences of each row. ids, sampler_logprobs, turn, advantages: [B,T]; 0 where mask is
-    False. group: [B].
+    segments: [B] the token sequences of each row. ids, sampler_logprobs, turn, rewards, advantages: [B,T]; 0 where
+    mask is False. group: [B]. rewards: the outcome at the last sampled token, a process score at the last token of
+    its step. advantages: by group; all 0 for an algorithm whose learner computes them from `rewards`.
 
     Example: a rollout with 3 and one with 2 sampled tokens: `mask = [[T, T, T], [T, T, F]]`.
     """
@@ -33,6 +34,7 @@ class Batch:
     sampler_logprobs: Tensor
     turn: Tensor
     group: Tensor
+    rewards: Tensor
     advantages: Tensor
 
     def __len__(self) -> int:
@@ -47,7 +49,7 @@ class Batch:
         )
 
 
-_COLUMNS = ("mask", "ids", "sampler_logprobs", "turn", "group", "advantages")
+_COLUMNS = ("mask", "ids", "sampler_logprobs", "turn", "group", "rewards", "advantages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +66,11 @@ def build_batch(groups: Sequence[Group], algorithm: Algorithm) -> tuple[Batch | 
 
     A member without a total (failed or unjudged) leaves its group: it is no row and no part of the baseline.
     """
-    members = [(place, m) for place, group in enumerate(groups) for m in group.members]
-    kept = [(place, m) for place, m in members if m.reward.total is not None and m.rollout.sampled_tokens]
-    group = torch.tensor([place for place, _ in kept], dtype=torch.long)
-    totals = torch.tensor([m.reward.total for _, m in kept], dtype=torch.float64)
-    equal = sum(_equal(totals[group == place]) for place in range(len(groups)))
-    counts = BatchCounts(rows=len(kept), excluded=len(members) - len(kept), zero_variance_groups=equal)
+    counts = count_rollouts(groups)
+    kept = [(place, m) for place, group in enumerate(groups) for m in _trained(group)]
     if not kept:
         return None, counts
+    group = torch.tensor([place for place, _ in kept], dtype=torch.long)
     scored = [m for _, m in kept]
     turn = _column([_sampled(m, "turn") for m in scored], torch.long)
     mask = _column([torch.ones(m.rollout.sampled_tokens) for m in scored], torch.bool)
@@ -82,9 +81,45 @@ def build_batch(groups: Sequence[Group], algorithm: Algorithm) -> tuple[Batch | 
         sampler_logprobs=_column([_sampled(m, "logprobs") for m in scored], torch.float32),
         turn=turn,
         group=group,
-        advantages=token_advantages(scored, group, turn, mask, algorithm),
+        rewards=token_rewards(scored, turn, mask),
+        advantages=token_advantages(scored, group, turn, mask, algorithm)
+        if algorithm.by_group
+        else torch.zeros(mask.shape),
     )
     return batch, counts
+
+
+def count_rollouts(groups: Sequence[Group]) -> BatchCounts:
+    """What becomes of the rollouts of `groups` in a batch."""
+    trained = [_trained(group) for group in groups]
+    rows = sum(map(len, trained))
+    flat = sum(_equal(torch.tensor([_total(m) for m in members]).double()) for members in trained)
+    return BatchCounts(
+        rows=rows, excluded=sum(len(group.members) for group in groups) - rows, zero_variance_groups=flat
+    )
+
+
+def _trained(group: Group) -> list[Scored]:
+    return [m for m in group.members if m.reward.total is not None and m.rollout.sampled_tokens]
+
+
+def token_rewards(members: Sequence[Scored], turn: Tensor, mask: Tensor) -> Tensor:
+    """Rewards [B,T] that sum to each rollout's total.
+
+    The outcome stands at the last sampled token, a step's score at its last token: the turn's last one, or the one
+    before `Step.end`. A score of a turn without a sampled token goes to the last token before it, and if there is none
+    to the first.
+    """
+    rewards = torch.zeros(mask.shape, dtype=torch.float64)
+    for row, member in enumerate(members):
+        turns = turn[row][mask[row]]
+        for step in member.reward.step_values:
+            first = int((turns < step.turn).sum())
+            size = int((turns == step.turn).sum())
+            length = size if step.end is None else min(step.end, size)
+            rewards[row, max(first + length - 1, 0)] += step.score
+        rewards[row, len(turns) - 1] += _total(member) - sum(step.score for step in member.reward.step_values)
+    return rewards.float()
 
 
 def token_advantages(
@@ -94,11 +129,11 @@ def token_advantages(
 
     The process parts' values are summed by turn (a step inside a turn counts for its turn) and compared by
     return-to-go with the siblings that reached the turn, leave-one-out (algorithms whose scale is `std` divide by
-    the group's spread of totals, as they do with the outcome).
+    the group's spread of totals, as they do with the outcome; `whiten` is over all tokens of the batch).
     """
     process = [_turn_values(m) for m in members]
     outcome = torch.tensor([_total(m) - float(sum(p)) for m, p in zip(members, process, strict=True)]).double()
-    compare = leave_one_out if algorithm.scale == "leave_one_out" else _centred
+    compare = leave_one_out if algorithm.baseline == "leave_one_out" else _centred
     per_row = compare(outcome, group)
     per_turn = turn_leave_one_out(process, group)
     spread = _spread(torch.tensor([_total(m) for m in members]).double(), group)
@@ -107,7 +142,25 @@ def token_advantages(
     for row, values in enumerate(per_turn):
         token_values = per_row[row] + values.double()[turn[row]]
         advantages[row] = (token_values * factor[row]).float()
+    if algorithm.scale == "whiten":
+        return whiten(advantages, mask)
     return torch.where(mask, advantages, 0.0)
+
+
+def live_groups(groups: Sequence[Group]) -> list[Group]:
+    """The groups whose judged members do not all have one reward: those that a group baseline learns from.
+
+    With a success predicate, groups that differ in it (arXiv:2503.14476, section 3.2): members that differ only in a
+    penalty would teach the penalty alone.
+    """
+    return [group for group in groups if not _equal(_signal(group))]
+
+
+def _signal(group: Group) -> Tensor:
+    kept = _trained(group)
+    if all(m.reward.success is not None for m in kept):
+        return torch.tensor([float(bool(m.reward.success)) for m in kept], dtype=torch.float64)
+    return torch.tensor([_total(m) for m in kept], dtype=torch.float64)
 
 
 def _equal(totals: Tensor) -> bool:

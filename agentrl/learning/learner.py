@@ -1,14 +1,16 @@
 """The learner: prepare a batch, take a step. It knows no environment, verifier or engine.
 
 Numbers that must not depend on the split into micro-batches are fixed on the whole update first (`loss_weights`,
-denominators); micro-batches then only add up.
+denominators); micro-batches then only add up. Advantages by group come with the batch; those from rewards of single
+tokens (a critic, a KL penalty in the reward) are computed in `prepare`, on the whole batch.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,14 +19,19 @@ from transformers import PreTrainedModel
 
 from agentrl.api import keyed_seed
 from agentrl.config import TrainConfig
+from agentrl.learning.advantages import explained_variance, gae, whiten
 from agentrl.learning.algorithms import Algorithm
 from agentrl.learning.batch import Batch, loss_weights
-from agentrl.learning.losses import kl_estimate, policy_loss, truncated_importance_weights
+from agentrl.learning.critic import CriticLearner
+from agentrl.learning.kl import AdaptiveKL
+from agentrl.learning.losses import Stats, cispo_loss, kl_estimate, policy_loss, truncated_importance_weights
 from agentrl.learning.optimizer import adamw, learning_rate_at, set_learning_rate
 from agentrl.learning.outputs import microbatches, token_outputs
 from agentrl.learning.world import World
 
 _WANT = frozenset({"logprob", "entropy"})
+KL_HORIZON = 10_000
+"""Rollouts over which an adaptive coefficient of KL may change by a fifth (Ziegler et al. 2019, arXiv:1909.08593)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,12 +39,16 @@ class Prepared:
     """A batch with what was computed on it before the first update.
 
     old: [B,T] log-probabilities of the policy at the start of the step, or None when the only update of the step is
-    the first (they are then the current ones). reference: [B,T] of the start policy, or None without a KL term.
+    the first (they are then the current ones). reference: [B,T] of the start policy, or None without a KL term in the
+    loss. values, returns: [B,T] of the critic, or None. measures: metrics of the batch as a whole.
     """
 
     batch: Batch
     old: Tensor | None
     reference: Tensor | None
+    values: Tensor | None = None
+    returns: Tensor | None = None
+    measures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +72,70 @@ class Learner:
 
     def __init__(self, model: PreTrainedModel, settings: LearnerSettings, world: World) -> None:
         self.model, self.settings, self.world = model, settings, world
-        train = settings.train
+        train, algorithm = settings.train, settings.algorithm
         self.optimizer = adamw(model, learning_rate=train.learning_rate, weight_decay=train.weight_decay)
         self.reference: PreTrainedModel | None = None
-        if settings.algorithm.kl_coefficient > 0:
+        if algorithm.kl_coefficient > 0:
             self.reference = copy.deepcopy(model).train(False).requires_grad_(False)
+        self.kl: AdaptiveKL | None = None
+        if algorithm.kl_coefficient > 0 and algorithm.kl_target > 0:
+            self.kl = AdaptiveKL(initial=algorithm.kl_coefficient, target=algorithm.kl_target, horizon=KL_HORIZON)
+        self.critic: CriticLearner | None = None
+        if algorithm.baseline == "critic":
+            self.critic = CriticLearner(
+                model,
+                seed=settings.seed,
+                learning_rate=algorithm.critic_learning_rate,
+                value_clip=algorithm.value_clip,
+                max_grad_norm=train.max_grad_norm,
+                tokens_per_microbatch=train.tokens_per_microbatch,
+                autocast=settings.autocast,
+            )
 
     def prepare(self, batch: Batch) -> Prepared:
-        """Old and reference log-probabilities; passes that nothing needs are skipped."""
+        """Old, reference and value passes, and advantages from them; passes that nothing needs are skipped."""
+        algorithm = self.settings.algorithm
         once = self.settings.train.epochs * self.settings.train.minibatches == 1
-        return Prepared(
-            batch=batch,
-            old=None if once else self._frozen(self.model, batch),
-            reference=None if self.reference is None else self._frozen(self.reference, batch),
+        penalised = self.reference is not None and algorithm.kl == "reward"
+        old = None if once and not penalised else self._frozen(self.model, batch)
+        reference = None if self.reference is None else self._frozen(self.reference, batch)
+        if algorithm.by_group:
+            return Prepared(batch=batch, old=old, reference=reference)
+        rewards, measures = batch.rewards, dict[str, float]()
+        if penalised and old is not None and reference is not None:
+            rewards, measures = self._penalised(batch, old, reference)
+        values = None if self.critic is None else self.critic.values(batch)
+        none = torch.zeros_like(rewards)
+        advantages, returns = gae(
+            rewards, none if values is None else values, batch.mask, gamma=algorithm.gamma, lam=algorithm.lam
         )
+        if values is not None:
+            measures["explained_variance"] = float(explained_variance(values, returns, batch.mask))
+            measures["value_mean"] = float(values[batch.mask].mean())
+        if algorithm.scale == "whiten":
+            advantages = whiten(advantages, batch.mask)
+        return Prepared(
+            batch=replace(batch, advantages=advantages),
+            old=old,
+            reference=None if penalised else reference,
+            values=values,
+            returns=returns,
+            measures=measures,
+        )
+
+    def _penalised(self, batch: Batch, old: Tensor, reference: Tensor) -> tuple[Tensor, dict[str, float]]:
+        """Token rewards less the coefficient times k1, and what was measured. The coefficient is then adapted."""
+        divergence = kl_estimate(old, reference, kind="k1", mask=batch.mask)
+        coefficient = self.settings.algorithm.kl_coefficient if self.kl is None else self.kl.coefficient
+        per_rollout = float(divergence.sum()) / len(batch)
+        if self.kl is not None and math.isfinite(per_rollout):
+            self.kl.update(per_rollout, len(batch))
+        measures = {
+            "kl_reference": float(divergence.sum() / batch.mask.sum()),
+            "kl_per_rollout": per_rollout,
+            "kl_coefficient": coefficient,
+        }
+        return batch.rewards - coefficient * divergence, measures
 
     @torch.no_grad()
     def _frozen(self, model: PreTrainedModel, batch: Batch) -> Tensor:
@@ -96,20 +157,21 @@ class Learner:
     def step(self, prepared: Prepared, step: int) -> dict[str, float]:
         """All updates of training step `step` (from 0) on one batch; returns the step's metrics."""
         train = self.settings.train
-        set_learning_rate(
-            self.optimizer,
-            learning_rate_at(
-                step, steps=train.steps, peak=train.learning_rate, warmup=train.warmup_steps, schedule=train.schedule
-            ),
-        )
+        share = learning_rate_at(step, steps=train.steps, peak=1.0, warmup=train.warmup_steps, schedule=train.schedule)
+        set_learning_rate(self.optimizer, train.learning_rate * share)
         totals = _Totals()
         self.model.train()
         for epoch in range(train.epochs):
             generator = torch.Generator().manual_seed(keyed_seed(self.settings.seed, "minibatches", step, epoch))
             order = torch.randperm(len(prepared.batch), generator=generator).tolist()
             for part in range(train.minibatches):
-                self._update(prepared, sorted(order[part :: train.minibatches]), totals)
-        return totals.metrics() | {"learning_rate": self.optimizer.param_groups[0]["lr"]}
+                rows = sorted(order[part :: train.minibatches])
+                if self.critic is not None and prepared.values is not None and prepared.returns is not None:
+                    chosen = prepared.batch.select(rows)
+                    totals.add_all(self.critic.update(chosen, prepared.values[rows], prepared.returns[rows], share))
+                if step >= self.settings.algorithm.critic_warmup:
+                    self._update(prepared, rows, totals)
+        return totals.metrics() | prepared.measures | {"learning_rate": self.optimizer.param_groups[0]["lr"]}
 
     def _update(self, prepared: Prepared, rows: Sequence[int], totals: _Totals) -> None:
         batch, algorithm = prepared.batch.select(rows), self.settings.algorithm
@@ -139,19 +201,7 @@ class Learner:
         old = outputs.logprob.detach() if prepared.old is None else prepared.old[rows].to(device)
         correction = truncated_importance_weights(old, sampler, mask, cap=self.settings.importance_cap)
         weights = weights.to(device)
-        loss, stats = policy_loss(
-            outputs.logprob,
-            old,
-            batch.advantages.to(device),
-            mask,
-            ratio=algorithm.ratio,
-            clip_low=algorithm.clip_low,
-            clip_high=algorithm.clip_high,
-            weights=weights * correction,
-            aggregate="constant",  # the weights carry the aggregation: this only sums
-            constant=1.0,
-            denominator=1.0,
-        )
+        loss, stats = _loss(algorithm, outputs.logprob, old, batch.advantages.to(device), mask, weights * correction)
         if prepared.reference is not None:
             kl = kl_estimate(outputs.logprob, prepared.reference[rows].to(device), kind="k3", mask=mask)
             loss = loss + algorithm.kl_coefficient * (kl * weights).sum()
@@ -169,12 +219,47 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a resumed learner needs, tensors included. The reference is not in it: see `load_state`."""
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        if self.critic is not None:
+            state["critic"] = self.critic.state()
+        if self.kl is not None:
+            state["kl"] = self.kl.state()
+        return state
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state`. The reference stays the start policy that this learner was built with."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.critic is not None:
+            self.critic.load_state(state["critic"])
+        if self.kl is not None:
+            self.kl.load_state(state["kl"])
+
+
+def _loss(
+    algorithm: Algorithm, logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, weights: Tensor
+) -> tuple[Tensor, Stats]:
+    """The policy's loss as a plain sum over tokens: `weights` carry the aggregation, so denominators are 1."""
+    low, high = algorithm.clip_low, algorithm.clip_high
+    if algorithm.loss == "cispo":
+        loss, stats = cispo_loss(
+            logprobs, old, advantages, mask, cap_low=1 - low, cap_high=1 + high, weights=weights, denominator=1.0
+        )
+        return loss, stats | {"clip_low": stats["cap_low"], "clip_high": stats["cap_high"]}
+    return policy_loss(
+        logprobs,
+        old,
+        advantages,
+        mask,
+        ratio=algorithm.ratio,
+        clip_low=low,
+        clip_high=high,
+        dual_clip=algorithm.dual_clip or None,
+        weights=weights,
+        aggregate="constant",
+        constant=1.0,
+        denominator=1.0,
+    )
 
 
 class _Totals:
@@ -187,6 +272,10 @@ class _Totals:
 
     def add(self, name: str, value: Tensor) -> None:
         self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+    def add_all(self, sums: Mapping[str, float]) -> None:
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
 
     def add_losses(self, loss: Tensor, stats: dict[str, Tensor]) -> None:
         self.loss += float(loss)
@@ -207,6 +296,10 @@ class _Totals:
         }
         means = {name: self.sums[key] / tokens for key, name in names.items() if key in self.sums}
         updates = max(self.updates, 1)
+        if "value_tokens" in self.sums:
+            valued = max(self.sums["value_tokens"], 1.0)
+            means |= {name: self.sums[name] / valued for name in ("value_loss", "value_clipped")}
+            means["skipped_value_updates"] = self.sums["value_skipped"]
         return means | {
             "loss": self.loss / max(self.updates + self.skipped, 1),
             "grad_norm": self.grad_norm / updates,

@@ -1,4 +1,4 @@
-"""`token_outputs`: what the policy says of every sampled token. The only place that knows how rows are laid out.
+"""What policy and critic say of every sampled token. The only place that knows how rows are laid out.
 
 Segments are padded on the right: with causal attention a padded position never reaches a real one, so no attention
 mask is needed. Logits are computed at the positions that predict a sampled token and nowhere else.
@@ -6,7 +6,7 @@ mask is needed. Logits are computed at the positions that predict a sampled toke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,26 @@ def token_outputs(
         logprob=_scatter(logprob, place, len(rows), width),
         entropy=None if entropy is None else _scatter(entropy, place, len(rows), width),
     )
+
+
+def token_values(
+    critic: Callable[[Tensor, tuple[Tensor, Tensor]], Tensor],
+    rows: Sequence[Row],
+    *,
+    width: int,
+    autocast: torch.dtype | None = None,
+) -> Tensor:
+    """Values [B,T] float32 of the state *before* each sampled token of `rows`; 0 beyond a row's sampled tokens.
+
+    critic: takes padded ids [S,L] and positions (segment, column), gives one value per position. The position is the
+    one that predicts the token, so a value never sees the token that it is a baseline for.
+    """
+    segments = [(place, segment) for place, row in enumerate(rows) for segment in row]
+    ids, (lines, columns), target, place = _layout(segments, width)
+    device = next(critic.parameters()).device if isinstance(critic, torch.nn.Module) else target.device
+    with torch.autocast(device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+        values = critic(ids.to(device), (lines.to(device), columns.to(device)))
+    return _scatter(values.float(), place, len(rows), width)
 
 
 def _layout(

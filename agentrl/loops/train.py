@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import platform
 import signal
 import threading
@@ -18,7 +19,7 @@ from agentrl.api import Group
 from agentrl.api.background import run_loop
 from agentrl.config import Config
 from agentrl.learning.algorithms import resolve as resolve_algorithm
-from agentrl.learning.batch import Batch, build_batch
+from agentrl.learning.batch import Batch, build_batch, count_rollouts, live_groups
 from agentrl.learning.learner import Learner, LearnerSettings
 from agentrl.learning.models import Policy, autocast_dtype, load_policy
 from agentrl.learning.world import World
@@ -200,35 +201,60 @@ class _Training:
     async def _step(self) -> None:
         config, step = self.config, self.done + 1
         clock = [time.monotonic()]
-        groups: list[Group] = await self._cancellable(
-            self.sampling.groups(
-                self.wired,
-                self.cursor.current(),
-                config.train.group_size,
-                phase=("train", step),
-                temperature=config.engine.temperature,
-                display=self.display,
-                label=f"step {step}",
-            )
-        )
+        drawn, kept = await self._draw(step)
+        groups = [group for batch_of_tasks in drawn for group in batch_of_tasks]
         clock.append(time.monotonic())
-        batch, counts = build_batch(groups, self.learner.settings.algorithm)
+        batch, _ = build_batch(kept, self.learner.settings.algorithm)
         stats: dict[str, float] = {}
         if batch is not None:
             stats = await asyncio.get_running_loop().run_in_executor(self.sampling.compute, self._update, batch)
         await self.sampling.engine.update(self.learner, step)
         clock.append(time.monotonic())
         seconds = {"rollouts": clock[1] - clock[0], "update": clock[2] - clock[1]}
-        metrics = step_metrics(step, groups, counts, stats | self.cursor.measures(), seconds)
+        measures = {"groups_trained": len(kept)} if self.learner.settings.algorithm.dynamic_sampling > 1 else {}
+        metrics = step_metrics(step, groups, count_rollouts(groups), stats | self.cursor.measures() | measures, seconds)
         self.run.write_rollouts(f"step_{step:06d}", [m for g in groups for m in g.members], step=step)
         self.run.append_metrics(metrics)
-        self.cursor.advance(groups)
+        self.cursor.advance(drawn[-1])
         self.done = step
         self.display.line(step_line(metrics, config.train.steps))
         for callback in self.callbacks:
             callback(metrics, groups)
         if self.interrupted:
             raise _Interrupted
+
+    async def _draw(self, step: int) -> tuple[list[list[Group]], list[Group]]:
+        """The step's rollouts by batch of tasks, and the groups to train on.
+
+        With dynamic sampling further batches are drawn until enough groups hold members of different reward, at most
+        `dynamic_sampling` batches in all. The cursor then stands at the last batch; an interrupted step puts it back.
+        """
+        train, most = self.config.train, self.learner.settings.algorithm.dynamic_sampling
+        start = copy.deepcopy(self.cursor.state())
+        drawn: list[list[Group]] = []
+        try:
+            while True:
+                groups = await self._cancellable(
+                    self.sampling.groups(
+                        self.wired,
+                        self.cursor.current(),
+                        train.group_size,
+                        phase=("train", step, len(drawn)) if drawn else ("train", step),
+                        temperature=self.config.engine.temperature,
+                        display=self.display,
+                        label=f"step {step}",
+                    )
+                )
+                drawn.append(groups)
+                if most == 1:
+                    return drawn, groups
+                live = live_groups([group for batch in drawn for group in batch])
+                if len(live) >= train.tasks_per_step or len(drawn) == most:
+                    return drawn, live[: train.tasks_per_step]
+                self.cursor.advance(groups)
+        except _Interrupted:
+            self.cursor.load_state(start)
+            raise
 
     def _update(self, batch: Batch) -> dict[str, float]:
         return self.learner.step(self.learner.prepare(batch), self.done)

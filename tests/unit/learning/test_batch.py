@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from agentrl.api import Group, Message, Reward, RewardPart, Rollout, Scored, Segment, Step, Stop, Turn
 from agentrl.learning.algorithms import PRESETS
-from agentrl.learning.batch import build_batch, loss_weights
+from agentrl.learning.batch import build_batch, count_rollouts, live_groups, loss_weights
 from tests.support import guess_task
 
 GRPO, DR_GRPO = PRESETS["grpo"], PRESETS["dr_grpo"]
@@ -112,3 +114,45 @@ def test_loss_weights_are_the_published_denominators(aggregate: str) -> None:
     assert float((weights * losses).sum()) == pytest.approx(expected)
     wider = torch.nn.functional.pad(mask, (0, 7))
     assert torch.equal(loss_weights(wider, aggregate, constant=5)[:, :4], weights)
+
+
+def test_rewards_of_tokens_stand_where_they_were_earned_and_sum_to_the_total() -> None:
+    two_turns = segment("..sss.ss", turn="00000011")
+    plain = member(0, 1.5, two_turns, steps=(0.25, 0.25), turns=2)
+    inside = (Step(turn=0, end=1, score=0.5), Step(turn=0, end=3, score=0.25), Step(turn=1, score=-0.5))
+    within = _with_steps(member(1, 1.0, two_turns, turns=2), inside)
+    batch, _ = build_batch([group(plain, within)], PRESETS["reinforce_pp"])
+    assert batch is not None
+    assert batch.rewards.tolist() == [[0.0, 0.0, 0.25, 0.0, 1.25], [0.5, 0.0, 0.25, 0.0, 0.25]]
+    assert not batch.advantages.any(), "they come from the learner, which knows values and penalties"
+
+
+def _with_steps(scored: Scored, steps: tuple[Step, ...]) -> Scored:
+    own = sum(step.score for step in steps)
+    process = RewardPart(name="p", kind="process", raw=own, weight=1.0, value=own, step_values=steps)
+    outcome = replace(scored.reward.parts[0], value=1.0 - own)
+    return replace(scored, reward=replace(scored.reward, parts=(outcome, process)))
+
+
+def test_whitened_advantages_have_spread_one_over_all_tokens_of_the_batch() -> None:
+    members = [member(i, r, segment("." + "s" * (i + 1))) for i, r in enumerate([1.0, 0.0, 0.0])]
+    batch, _ = build_batch([group(*members)], replace(GRPO, scale="whiten"))
+    assert batch is not None
+    tokens = batch.advantages[batch.mask]
+    assert float(tokens.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(tokens.std()) == pytest.approx(1, abs=1e-4)
+
+
+def test_groups_that_teach_something_differ_in_success_not_only_in_a_penalty() -> None:
+    mixed = group(member(0, 1.0, segment(".s")), member(1, 0.0, segment(".s")))
+    flat = group(member(0, 1.0, segment(".s")), member(1, 1.0, segment(".s")))
+    penalised = group(member(0, 1.0, segment(".s")), member(1, 0.8, segment(".s")))
+    unjudged = group(member(0, 1.0, segment(".s")), member(1, None, segment(".s")))
+    assert live_groups([flat, mixed, penalised, unjudged]) == [mixed]
+    blind = Group(
+        task=penalised.task,
+        members=tuple(replace(m, reward=replace(m.reward, success=None)) for m in penalised.members),
+    )
+    assert live_groups([blind]) == [blind], "without a predicate the totals decide"
+    assert count_rollouts([flat, mixed, unjudged]).zero_variance_groups == 2
+    assert count_rollouts([flat, mixed, unjudged]).excluded == 1

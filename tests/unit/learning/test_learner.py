@@ -12,6 +12,7 @@ import torch
 
 from agentrl.api import Group, Segment
 from agentrl.config import Config, TrainConfig
+from agentrl.learning.advantages import gae, whiten
 from agentrl.learning.algorithms import PRESETS, Algorithm, check, resolve
 from agentrl.learning.batch import Batch, build_batch
 from agentrl.learning.learner import Learner, LearnerSettings
@@ -149,18 +150,92 @@ def test_all_equal_rewards_leave_the_policy_alone(policy: Policy) -> None:
     assert all(torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
 
 
-def test_a_restored_learner_goes_on_bit_for_bit() -> None:
+def test_ppo_takes_advantages_from_its_critic_and_a_penalised_reward(policy: Policy) -> None:
+    """Before anything moved: KL 0, so advantages are whitened GAE of the rewards against the critic's values."""
+    made = learner(policy, PRESETS["ppo"])
+    prepared = made.prepare(built(policy, PRESETS["ppo"]))
+    assert prepared.values is not None
+    mask = prepared.batch.mask
+    expected, returns = gae(prepared.batch.rewards, prepared.values, mask, gamma=1.0, lam=1.0)
+    assert torch.equal(prepared.returns, returns)
+    assert torch.allclose(prepared.batch.advantages, whiten(expected, mask), atol=1e-5)
+    assert prepared.measures["kl_reference"] == pytest.approx(0, abs=1e-5)
+    assert prepared.measures["kl_coefficient"] == 0.01
+
+
+def test_the_penalty_pulls_back_and_its_coefficient_follows_the_target(policy: Policy) -> None:
+    made = learner(policy, dataclasses.replace(PRESETS["reinforce_pp"], kl_target=1.0, scale="none"))
+    batch = built(policy, PRESETS["reinforce_pp"])
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.mul_(1.05)
+    prepared = made.prepare(batch)
+    old, reference = made._frozen(made.model, batch), made._frozen(made.reference, batch)  # type: ignore[arg-type]
+    penalty = 0.01 * (old - reference) * batch.mask
+    expected, _ = gae(batch.rewards - penalty, torch.zeros_like(penalty), batch.mask, gamma=1.0, lam=1.0)
+    assert torch.allclose(prepared.batch.advantages, expected, atol=1e-5)
+    first, second = prepared.measures["kl_coefficient"], made.prepare(batch).measures["kl_coefficient"]
+    above = prepared.measures["kl_per_rollout"] > 1.0
+    assert first == 0.01
+    assert (second > first) == above
+    assert second != first
+
+
+def test_a_critic_learns_the_value_and_warms_up_alone(policy: Policy) -> None:
+    algorithm = dataclasses.replace(PRESETS["ppo"], critic_warmup=30, critic_learning_rate=3e-3)
+    made = learner(policy, algorithm, epochs=2)
+    batch, before = built(policy, algorithm), copy.deepcopy(policy.model.state_dict())
+    stats = [made.step(made.prepare(batch), number) for number in range(30)]
+    assert stats[-1]["explained_variance"] > 0.9 > stats[0]["explained_variance"]
+    assert stats[-1]["value_loss"] < 0.2 * stats[0]["value_loss"]
+    assert all(torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
+    assert made.step(made.prepare(batch), 30)["updates"] == 2
+    assert any(not torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
+
+
+def test_values_do_not_see_the_token_they_are_a_baseline_for(policy: Policy) -> None:
+    made = learner(policy, PRESETS["ppo"])
+    assert made.critic is not None
+    batch = built(policy, PRESETS["ppo"])
+    values = made.critic.values(batch)
+    (one,) = batch.segments[0]
+    ids = one.ids.copy()
+    last = np.flatnonzero(one.sampled)[-1]
+    ids[last] += 1
+    changed = dataclasses.replace(batch, segments=((dataclasses.replace(one, ids=ids),), *batch.segments[1:]))
+    assert torch.equal(values, made.critic.values(changed))
+    ids[np.flatnonzero(one.sampled)[0]] += 1
+    assert not torch.equal(values, made.critic.values(changed))
+
+
+def test_cispo_keeps_the_gradient_of_a_token_that_a_clip_would_drop(policy: Policy) -> None:
+    """The sampler was far less sure of the tokens: the surrogate's gradient is cut, the capped weight's is not."""
+    batch = built(policy)
+    batch = dataclasses.replace(batch, advantages=batch.mask.float())
+    for name, moved in (("dapo", 0.0), ("cispo", 1.0)):
+        made = learner(policy, PRESETS[name])
+        prepared = dataclasses.replace(made.prepare(batch), old=made._frozen(made.model, batch) - 1.0)
+        caught = []
+        made.optimizer.step = lambda *a, caught=caught: caught.extend(  # type: ignore[method-assign,misc]
+            float(p.grad.abs().sum()) for p in policy.model.parameters() if p.grad is not None
+        )
+        made.step(prepared, 0)
+        assert (sum(caught) > 0.01) == bool(moved), name
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo"])
+def test_a_restored_learner_goes_on_bit_for_bit(name: str) -> None:
     def steps(made: Learner, batch: Batch, numbers: range) -> None:
         for number in numbers:
             made.step(made.prepare(batch), number)
 
     first, second = make_policy(), make_policy()
-    batch = built(first)
-    through = learner(first, PRESETS["grpo"], epochs=2, minibatches=2, steps=4, schedule="cosine")
+    batch = built(first, PRESETS[name])
+    through = learner(first, PRESETS[name], epochs=2, minibatches=2, steps=4, schedule="cosine")
     steps(through, batch, range(2))
     weights, state = copy.deepcopy(first.model.state_dict()), copy.deepcopy(through.state())
     steps(through, batch, range(2, 4))
-    restored = learner(second, PRESETS["grpo"], epochs=2, minibatches=2, steps=4, schedule="cosine")
+    restored = learner(second, PRESETS[name], epochs=2, minibatches=2, steps=4, schedule="cosine")
     second.model.load_state_dict(weights)
     restored.load_state(state)
     steps(restored, batch, range(2, 4))
@@ -174,6 +249,20 @@ def test_a_restored_learner_goes_on_bit_for_bit() -> None:
         ({"algorithm": {"preset": "grppo"}}, "did you mean 'grpo'"),
         ({"algorithm": {"preset": "gspo", "aggregate": "token_mean"}}, "use aggregate: sequence_mean"),
         ({"algorithm": {"clip_low": 1.5}}, "must be below 1"),
+        ({"algorithm": {"clip_low": 1.5, "preset": "cispo"}}, r"must be 1 \(no lower bound"),
+        ({"algorithm": {"lam": 0.9}}, "algorithm.lam = 0.9: needs algorithm.baseline: critic"),
+        ({"algorithm": {"critic_warmup": 5, "preset": "reinforce_pp"}}, "needs algorithm.baseline: critic"),
+        ({"algorithm": {"gamma": 0.9}}, "works on rewards of tokens"),
+        ({"algorithm": {"kl": "reward"}}, "use kl: loss"),
+        ({"algorithm": {"preset": "ppo", "kl": "loss"}}, "use kl: reward, or 0"),
+        ({"algorithm": {"preset": "ppo", "scale": "std"}}, "goes with baseline: group"),
+        ({"algorithm": {"preset": "rloo", "scale": "std"}}, "goes with baseline: group"),
+        ({"algorithm": {"preset": "rloo", "scale": "whiten"}}, "keeps unbiased"),
+        ({"algorithm": {"dual_clip": 0.5}}, "must be above 1"),
+        ({"algorithm": {"preset": "cispo", "dual_clip": 3.0}}, "use clip_high"),
+        ({"algorithm": {"preset": "cispo", "aggregate": "constant"}}, "is defined for"),
+        ({"algorithm": {"preset": "ppo"}, "train": {"group_size": 1, "tasks_per_step": 1}}, "no spread to whiten by"),
+        ({"algorithm": {"preset": "ppo", "dynamic_sampling": 2}, "train": {"group_size": 1}}, "group of one"),
         ({"train": {"group_size": 1}}, "two rollouts or more"),
         ({"train": {"minibatches": 100, "tasks_per_step": 4, "group_size": 2}}, "above the 8 rollouts"),
         ({"train": {"patience": 2}}, "set train.validate_every"),
