@@ -107,7 +107,9 @@ class AlgorithmConfig(Section):
     )
     gamma: Share | None = Field(None, description="discount per token (baseline none or critic)")
     lam: Share | None = Field(None, description="lambda of GAE (critic)")
-    critic_learning_rate: PositiveFloat | None = Field(None, description="peak, with the schedule of the policy")
+    critic_learning_rate: PositiveFloat | None = Field(
+        None, description="peak, with the policy's schedule; null is 5 times train.learning_rate"
+    )
     critic_warmup: NaturalInt | None = Field(None, description="first steps in which only the critic learns")
     value_clip: NaturalFloat | None = Field(
         None, description="clip of the value's move, in units of the reward; 0 is none"

@@ -7,7 +7,7 @@
 | dr_grpo      | group         | none   | clip, token    | constant      | 0.2, 0.2   | off          | 2503.20783 |
 | dapo         | group         | std    | clip, token    | token mean    | 0.2, 0.28  | off          | 2503.14476 |
 | gspo         | group         | std    | clip, sequence | sequence mean | 3e-4, 4e-4 | off          | 2507.18071 |
-| rloo         | leave-one-out | none   | clip, token    | token mean    | 0.2, 0.2   | off          | 2402.14740 |
+| rloo         | leave-one-out | none   | clip, token    | constant      | 0.2, 0.2   | off          | 2402.14740 |
 | reinforce_pp | none          | whiten | clip, token    | token mean    | 0.2, 0.2   | reward, 0.01 | 2501.03262 |
 | cispo        | group         | std    | cispo, token   | token mean    | 1, 4       | off          | 2506.13585 |
 
@@ -34,8 +34,9 @@ class Algorithm:
     losses become one number. clip_low, clip_high: the ratio counts within [1 - clip_low, 1 + clip_high]. dual_clip:
     bound of the ratio where the advantage is negative. kl, kl_coefficient: where the KL to the start policy stands
     (k3 in the loss, k1 in the token rewards), and its weight. kl_target: nats per rollout for an adaptive coefficient.
-    gamma, lam: discount and lambda per sampled token. critic_learning_rate, critic_warmup (steps), value_clip: of the
-    critic. dynamic_sampling: most batches of tasks drawn for one step. A 0 in an optional bound means none.
+    gamma, lam: discount and lambda per sampled token. critic_learning_rate (None: CRITIC_FACTOR times the policy's),
+    critic_warmup (steps), value_clip: of the critic. dynamic_sampling: most batches of tasks drawn for one step. An
+    optional bound of 0 is none.
 
     Example: `Algorithm(baseline="group", scale="std", aggregate="sequence_mean", kl_coefficient=0.04)`.
     """
@@ -53,7 +54,7 @@ class Algorithm:
     kl_target: float = 0.0
     gamma: float = 1.0
     lam: float = 1.0
-    critic_learning_rate: float = 1e-5
+    critic_learning_rate: float | None = None
     critic_warmup: int = 0
     value_clip: float = 0.0
     dynamic_sampling: int = 1
@@ -73,10 +74,12 @@ PRESETS = {
     "dr_grpo": replace(_FREE, scale="none", aggregate="constant"),
     "dapo": replace(_FREE, aggregate="token_mean", clip_high=0.28, dynamic_sampling=3),
     "gspo": replace(_FREE, ratio="sequence", clip_low=3e-4, clip_high=4e-4),
-    "rloo": replace(_FREE, baseline="leave_one_out", scale="none", aggregate="token_mean"),
+    "rloo": replace(_FREE, baseline="leave_one_out", scale="none", aggregate="constant"),
     "reinforce_pp": _TOKENS,
     "cispo": replace(_FREE, loss="cispo", aggregate="token_mean", clip_low=1.0, clip_high=4.0),
 }
+CRITIC_FACTOR = 5.0
+"""A critic starts with a head that knows nothing and has no policy to preserve: it may move faster."""
 _CRITIC = ("lam", "critic_learning_rate", "critic_warmup", "value_clip")
 _TOKEN_REWARDS = ("gamma", "kl_target")
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from agentrl.api import Group, Scored, Segment
-from agentrl.learning.advantages import EQUAL, group_relative, leave_one_out, turn_leave_one_out, whiten
+from agentrl.learning.advantages import EQUAL, gae, group_relative, leave_one_out, turn_leave_one_out, whiten
 from agentrl.learning.algorithms import Algorithm
 
 
@@ -62,9 +63,9 @@ class BatchCounts:
 
 
 def build_batch(groups: Sequence[Group], algorithm: Algorithm) -> tuple[Batch | None, BatchCounts]:
-    """Rows of all members that have a reward and a sampled token; None when there are none.
+    """Rows of all members that have a reward, a sampled token and finite log-probabilities; None when there are none.
 
-    A member without a total (failed or unjudged) leaves its group: it is no row and no part of the baseline.
+    Any other member (failed, unjudged, empty) leaves its group: it is no row and no part of the baseline.
     """
     counts = count_rollouts(groups)
     kept = [(place, m) for place, group in enumerate(groups) for m in _trained(group)]
@@ -100,7 +101,15 @@ def count_rollouts(groups: Sequence[Group]) -> BatchCounts:
 
 
 def _trained(group: Group) -> list[Scored]:
-    return [m for m in group.members if m.reward.total is not None and m.rollout.sampled_tokens]
+    """Members with a reward, a sampled token, and log-probabilities that are numbers: one NaN would take the whole
+    update with it."""
+    return [
+        m
+        for m in group.members
+        if m.reward.total is not None
+        and m.rollout.sampled_tokens
+        and all(np.isfinite(s.logprobs[s.sampled]).all() for s in m.rollout.segments)
+    ]
 
 
 def token_rewards(members: Sequence[Scored], turn: Tensor, mask: Tensor) -> Tensor:
@@ -145,6 +154,18 @@ def token_advantages(
     if algorithm.scale == "whiten":
         return whiten(advantages, mask)
     return torch.where(mask, advantages, 0.0)
+
+
+def token_level_advantages(
+    rewards: Tensor, values: Tensor | None, mask: Tensor, algorithm: Algorithm
+) -> tuple[Tensor, Tensor]:
+    """Advantages and returns [B,T] from rewards of tokens, for a critic (`values` [B,T]) or for no baseline (None).
+
+    Without values GAE is the discounted reward to go. Whitening comes last: returns are those of the true scale.
+    """
+    baseline, lam = (torch.zeros_like(rewards), 1.0) if values is None else (values, algorithm.lam)
+    advantages, returns = gae(rewards, baseline, mask, gamma=algorithm.gamma, lam=lam)
+    return (whiten(advantages, mask) if algorithm.scale == "whiten" else advantages), returns
 
 
 def live_groups(groups: Sequence[Group]) -> list[Group]:

@@ -19,9 +19,9 @@ from transformers import PreTrainedModel
 
 from agentrl.api import keyed_seed
 from agentrl.config import TrainConfig
-from agentrl.learning.advantages import explained_variance, gae, whiten
-from agentrl.learning.algorithms import Algorithm
-from agentrl.learning.batch import Batch, loss_weights
+from agentrl.learning.advantages import explained_variance
+from agentrl.learning.algorithms import CRITIC_FACTOR, Algorithm
+from agentrl.learning.batch import Batch, loss_weights, token_level_advantages
 from agentrl.learning.critic import CriticLearner
 from agentrl.learning.kl import AdaptiveKL
 from agentrl.learning.losses import Stats, cispo_loss, kl_estimate, policy_loss, truncated_importance_weights
@@ -85,7 +85,7 @@ class Learner:
             self.critic = CriticLearner(
                 model,
                 seed=settings.seed,
-                learning_rate=algorithm.critic_learning_rate,
+                learning_rate=algorithm.critic_learning_rate or CRITIC_FACTOR * train.learning_rate,
                 value_clip=algorithm.value_clip,
                 max_grad_norm=train.max_grad_norm,
                 tokens_per_microbatch=train.tokens_per_microbatch,
@@ -105,15 +105,10 @@ class Learner:
         if penalised and old is not None and reference is not None:
             rewards, measures = self._penalised(batch, old, reference)
         values = None if self.critic is None else self.critic.values(batch)
-        none = torch.zeros_like(rewards)
-        advantages, returns = gae(
-            rewards, none if values is None else values, batch.mask, gamma=algorithm.gamma, lam=algorithm.lam
-        )
+        advantages, returns = token_level_advantages(rewards, values, batch.mask, algorithm)
         if values is not None:
             measures["explained_variance"] = float(explained_variance(values, returns, batch.mask))
             measures["value_mean"] = float(values[batch.mask].mean())
-        if algorithm.scale == "whiten":
-            advantages = whiten(advantages, batch.mask)
         return Prepared(
             batch=replace(batch, advantages=advantages),
             old=old,
@@ -201,7 +196,9 @@ class Learner:
         old = outputs.logprob.detach() if prepared.old is None else prepared.old[rows].to(device)
         correction = truncated_importance_weights(old, sampler, mask, cap=self.settings.importance_cap)
         weights = weights.to(device)
-        loss, stats = _loss(algorithm, outputs.logprob, old, batch.advantages.to(device), mask, weights * correction)
+        loss, stats = policy_term(
+            algorithm, outputs.logprob, old, batch.advantages.to(device), mask, weights * correction
+        )
         if prepared.reference is not None:
             kl = kl_estimate(outputs.logprob, prepared.reference[rows].to(device), kind="k3", mask=mask)
             loss = loss + algorithm.kl_coefficient * (kl * weights).sum()
@@ -236,7 +233,7 @@ class Learner:
             self.kl.load_state(state["kl"])
 
 
-def _loss(
+def policy_term(
     algorithm: Algorithm, logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, weights: Tensor
 ) -> tuple[Tensor, Stats]:
     """The policy's loss as a plain sum over tokens: `weights` carry the aggregation, so denominators are 1."""

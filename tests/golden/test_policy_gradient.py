@@ -15,7 +15,12 @@ import torch
 from torch import Tensor
 
 from agentrl.learning.advantages import group_relative, leave_one_out, turn_leave_one_out, turn_returns
+from agentrl.learning.algorithms import PRESETS, Algorithm
+from agentrl.learning.batch import build_batch, loss_weights, token_level_advantages
+from agentrl.learning.learner import policy_term
 from agentrl.learning.losses import policy_loss
+from tests.unit.learning.test_batch import group as group_of
+from tests.unit.learning.test_batch import member, segment
 
 OUTCOMES = [(0,), (1, 0), (1, 1)]
 TURN_REWARDS = [[0.3], [0.1, 1.0], [0.1, -0.4]]
@@ -131,3 +136,83 @@ def test_grpo_is_the_expectation_of_its_published_estimator() -> None:
                 expected[t] += chance * (reward - mean) / (std + eps) * score / len(OUTCOMES[outcome]) / size
     advantages = group_relative(groups.rewards, groups.ids, eps=eps)
     assert_close(groups.gradient(advantages, "sequence_mean"), expected)
+
+
+MAX_TOKENS = 2
+VALUES = {(): 0.2, (1,): 0.6}
+"""What the critic of the toy says before the first and before the second token."""
+
+
+def of_the_learner(algorithm: Algorithm, group: tuple[int, ...], outcomes: Tensor) -> Tensor:
+    """The loss of one group through what the learner is made of, float64."""
+    members = [member(i, sum(TURN_REWARDS[o]), segment("." + "s" * len(OUTCOMES[o]))) for i, o in enumerate(group)]
+    batch, _ = build_batch([group_of(*members)], algorithm)
+    assert batch is not None
+    mask, advantages = batch.mask, batch.advantages.double()
+    rows = outcomes[list(group)][:, : mask.shape[1]]
+    if not algorithm.by_group:
+        values = [
+            [VALUES[OUTCOMES[o][:t]] if t < len(OUTCOMES[o]) else 0.0 for t in range(mask.shape[1])] for o in group
+        ]
+        critic = torch.tensor(values).double() if algorithm.baseline == "critic" else None
+        advantages, _ = token_level_advantages(batch.rewards.double(), critic, mask, algorithm)
+    weights = loss_weights(mask, algorithm.aggregate, MAX_TOKENS).double()
+    logprobs = torch.where(mask, rows, 0.0)
+    return policy_term(algorithm, logprobs, logprobs.detach(), advantages, mask, weights)[0]
+
+
+def published(name: str, group: tuple[int, ...]) -> list[list[float]]:
+    """What the paper of preset `name` multiplies each token's score function with, for one group; no library code."""
+    rewards = [sum(TURN_REWARDS[o]) for o in group]
+    lengths = [len(OUTCOMES[o]) for o in group]
+    size, tokens, mean = len(group), sum(lengths), sum(rewards) / len(group)
+    spread = math.sqrt(sum((r - mean) ** 2 for r in rewards) / (size - 1))
+    standard = [(r - mean) / (spread + 1e-4) if spread > 1e-9 else 0.0 for r in rewards]
+    if name in ("grpo", "gspo"):
+        return [[a / (size * n)] * n for a, n in zip(standard, lengths, strict=True)]
+    if name in ("dapo", "cispo"):
+        return [[a / tokens] * n for a, n in zip(standard, lengths, strict=True)]
+    if name == "dr_grpo":
+        return [[(r - mean) / (size * MAX_TOKENS)] * n for r, n in zip(rewards, lengths, strict=True)]
+    if name == "rloo":
+        others = [(sum(rewards) - r) / (size - 1) for r in rewards]
+        return [[(r - o) / (size * MAX_TOKENS)] * n for r, o, n in zip(rewards, others, lengths, strict=True)]
+    # One reward at the end, gamma = lambda = 1: reward to go less the value, then whitened over the batch's tokens.
+    values = [[VALUES[OUTCOMES[o][:t]] if name == "ppo" else 0.0 for t in range(len(OUTCOMES[o]))] for o in group]
+    plain = [[r - v for v in row] for r, row in zip(rewards, values, strict=True)]
+    every = [a for row in plain for a in row]
+    middle = sum(every) / tokens
+    variance = sum((a - middle) ** 2 for a in every) / (tokens - 1)
+    scale = 1 / math.sqrt(variance + 1e-8) if max(every) - min(every) > 1e-9 else 0.0
+    return [[(a - middle) * scale / tokens for a in row] for row in plain]
+
+
+def expectation_of_published(name: str, size: int) -> Tensor:
+    table = parameters().detach().softmax(1)
+    total = torch.zeros(2, 2, dtype=torch.float64)
+    for group in itertools.product(range(3), repeat=size):
+        chance = math.prod(float(table[t, token]) for o in group for t, token in enumerate(OUTCOMES[o]))
+        for outcome, factors in zip(group, published(name, group), strict=True):
+            for t, token in enumerate(OUTCOMES[outcome]):
+                score = -table[t].clone()
+                score[token] += 1.0
+                total[t] += chance * factors[t] * score
+    return total
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_preset_is_the_expectation_of_its_published_estimator(name: str, size: int) -> None:
+    logits = parameters()
+    outcomes = outcome_logprobs(logits)
+    probability = outcomes.detach().nan_to_num(0.0).sum(1).exp()
+    loss = torch.zeros((), dtype=torch.float64)
+    for group in itertools.product(range(3), repeat=size):
+        loss = loss + math.prod(probability[list(group)]) * of_the_learner(PRESETS[name], group, outcomes)
+    found = -torch.autograd.grad(loss, logits)[0]
+    torch.testing.assert_close(found, expectation_of_published(name, size), rtol=0, atol=1e-6)
+    cosine = float(torch.nn.functional.cosine_similarity(found.flatten(), true_gradient().flatten(), dim=0))
+    print(f"{name}, groups of {size}: cosine to the policy gradient {cosine:.4f}")
+    if name in ("rloo", "dr_grpo"):
+        factor = 1.0 if name == "rloo" else (size - 1) / size
+        torch.testing.assert_close(found, factor / MAX_TOKENS * true_gradient(), rtol=0, atol=1e-6)

@@ -59,6 +59,19 @@ def test_rows_hold_sampled_tokens_only_over_all_segments() -> None:
     assert (counts.rows, counts.excluded, counts.zero_variance_groups) == (2, 0, 0)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_log_probability_that_is_no_number_takes_its_rollout_out_of_the_batch(bad: float) -> None:
+    broken = segment(".ss")
+    logprobs = broken.logprobs.copy()
+    logprobs[1] = bad
+    members = [member(0, 1.0, segment(".s")), member(1, 0.0, segment(".s"))]
+    whole = group(*members, member(2, 1.0, replace(broken, logprobs=logprobs)))
+    batch, counts = build_batch([whole], DR_GRPO)
+    assert batch is not None
+    assert (len(batch), counts.excluded) == (2, 1)
+    assert batch.advantages[:, 0].tolist() == [0.5, -0.5]
+
+
 def test_an_unjudged_member_is_no_row_and_no_part_of_the_baseline() -> None:
     s = segment(".s")
     groups = [group(member(0, 1.0, s), member(1, None, s), member(2, 0.0, s), member(3, 0.0, s))]
