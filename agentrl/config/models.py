@@ -117,7 +117,11 @@ class AlgorithmConfig(Section):
     dynamic_sampling: PositiveInt | None = Field(
         None, description="most batches drawn to fill a step with groups whose rewards differ; 1 keeps them all"
     )
-    importance_cap: PositiveFloat = Field(2.0, description="cap of the sampler-trainer importance weight of a token")
+    importance_cap: PositiveFloat = Field(2.0, description="cap of the importance weight of trainer over sampler")
+    importance_level: Literal["token", "sequence"] = Field("token", description="one weight per token, or per rollout")
+    importance_above: Literal["truncate", "zero"] = Field(
+        "truncate", description="a weight above the cap becomes the cap, or its tokens are left out"
+    )
 
 
 class EngineConfig(Section):

@@ -78,6 +78,7 @@ PRESETS = {
     "reinforce_pp": _TOKENS,
     "cispo": replace(_FREE, loss="cispo", aggregate="token_mean", clip_low=1.0, clip_high=4.0),
 }
+_OF_THE_SAMPLER = ("importance_cap", "importance_level", "importance_above")
 CRITIC_FACTOR = 5.0
 """A critic starts with a head that knows nothing and has no policy to preserve: it may move faster."""
 _CRITIC = ("lam", "critic_learning_rate", "critic_warmup", "value_clip")
@@ -89,7 +90,7 @@ def resolve(config: AlgorithmConfig) -> Algorithm:
     if config.preset not in PRESETS:
         hint = nearest(config.preset, PRESETS) or f" (known: {', '.join(PRESETS)})"
         raise ConfigError(f"algorithm.preset = '{config.preset}': unknown preset{hint}")
-    overrides = config.model_dump(exclude={"preset", "importance_cap"}, exclude_none=True)
+    overrides = config.model_dump(exclude={"preset", *_OF_THE_SAMPLER}, exclude_none=True)
     algorithm = replace(PRESETS[config.preset], **overrides)
     _check_options(algorithm, overrides)
     for key, value, why in _senseless(algorithm):

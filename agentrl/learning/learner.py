@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -53,7 +53,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSettings:
-    """What a learner is told once. max_tokens: most tokens a rollout may sample (the `constant` aggregation).
+    """What a learner is told once. importance_cap, importance_level, importance_above: as in
+    `truncated_importance_weights`. max_tokens: most tokens a rollout may sample (the `constant` aggregation).
 
     Example: see `agentrl.loops.train`.
     """
@@ -61,6 +62,8 @@ class LearnerSettings:
     algorithm: Algorithm
     train: TrainConfig
     importance_cap: float
+    importance_level: Literal["token", "sequence"] = "token"
+    importance_above: Literal["truncate", "zero"] = "truncate"
     temperature: float
     max_tokens: int
     seed: int
@@ -194,7 +197,15 @@ class Learner:
         device = outputs.logprob.device
         mask, sampler = batch.mask.to(device), batch.sampler_logprobs.to(device)
         old = outputs.logprob.detach() if prepared.old is None else prepared.old[rows].to(device)
-        correction = truncated_importance_weights(old, sampler, mask, cap=self.settings.importance_cap)
+        correction = truncated_importance_weights(
+            old,
+            sampler,
+            mask,
+            level=self.settings.importance_level,
+            cap=self.settings.importance_cap,
+            above=self.settings.importance_above,
+        )
+        totals.add_correction(correction[mask])
         weights = weights.to(device)
         loss, stats = policy_term(
             algorithm, outputs.logprob, old, batch.advantages.to(device), mask, weights * correction
@@ -270,6 +281,11 @@ class _Totals:
     def add(self, name: str, value: Tensor) -> None:
         self.sums[name] = self.sums.get(name, 0.0) + float(value)
 
+    def add_correction(self, weights: Tensor) -> None:
+        self.add("weight_sum", weights.sum())
+        self.add("weight_squares", weights.square().sum())
+        self.add("weight_zeros", (weights == 0).sum())
+
     def add_all(self, sums: Mapping[str, float]) -> None:
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -293,6 +309,9 @@ class _Totals:
         }
         means = {name: self.sums[key] / tokens for key, name in names.items() if key in self.sums}
         updates = max(self.updates, 1)
+        if self.sums.get("weight_squares"):
+            means["importance_ess"] = self.sums["weight_sum"] ** 2 / (tokens * self.sums["weight_squares"])
+            means["importance_masked"] = self.sums["weight_zeros"] / tokens
         if "value_tokens" in self.sums:
             valued = max(self.sums["value_tokens"], 1.0)
             means |= {name: self.sums[name] / valued for name in ("value_loss", "value_clipped")}

@@ -33,6 +33,8 @@ def step_metrics(
         "success_in_later_turn": later / max(sum(judged), 1),
         **_parts(members),
         "length": tokens / len(members),
+        "length_success": _mean([float(m.rollout.sampled_tokens) for m in members if m.reward.success]),
+        "length_failure": _mean([float(m.rollout.sampled_tokens) for m in members if m.reward.success is False]),
         "turns": _mean([float(t) for t in turns]),
         "truncated": sum(m.rollout.stop.truncated for m in members) / len(members),
         "stops": dict(sorted(Counter(m.rollout.stop.value for m in members).items())),

@@ -338,6 +338,8 @@ def _learner_settings(config: Config) -> LearnerSettings:
         algorithm=resolve_algorithm(config.algorithm),
         train=config.train,
         importance_cap=config.algorithm.importance_cap,
+        importance_level=config.algorithm.importance_level,
+        importance_above=config.algorithm.importance_above,
         temperature=config.engine.temperature,
         max_tokens=config.rollout.max_tokens,
         seed=config.seed,

@@ -130,6 +130,22 @@ def test_the_importance_weight_corrects_a_sampler_that_differs(policy: Policy) -
     assert 0.05 < stats["logprob_gap"] < 0.3
 
 
+def test_what_the_importance_weights_leave_is_measured(policy: Policy) -> None:
+    def stats(**options: Any) -> dict[str, float]:
+        made = learner(policy)
+        made.settings = dataclasses.replace(made.settings, **options)
+        made.optimizer.step = lambda *a, **k: None  # type: ignore[assignment,method-assign,misc]
+        return made.step(made.prepare(built(policy, drift=0.5)), 0)
+
+    same = learner(policy)
+    same.optimizer.step = lambda *a, **k: None  # type: ignore[assignment,method-assign,misc]
+    assert same.step(same.prepare(built(policy)), 0)["importance_ess"] == pytest.approx(1, abs=1e-6)
+    token, sequence = stats(), stats(importance_level="sequence")
+    assert sequence["importance_ess"] < token["importance_ess"] < 0.99
+    assert token["importance_masked"] == 0
+    assert 0 < stats(importance_cap=1.2, importance_above="zero")["importance_masked"] < 1
+
+
 def test_a_non_finite_gradient_is_skipped_and_counted(policy: Policy) -> None:
     batch = built(policy)
     batch.advantages[0, 0] = float("nan")
