@@ -186,7 +186,10 @@ def _try_worker(command: Sequence[str], end_signal: int) -> str:
         timer.start()
         output = b""
         try:
-            if frames.read_header(worker.stdout.fileno()) is not None:
+            greeting = frames.read_header(worker.stdout.fileno())
+            if greeting is not None and "failed" in greeting:
+                raise SandboxUnavailable(f"the sandbox's packages cannot be loaded: {greeting['failed']}")
+            if greeting is not None:
                 frames.write_all(worker.stdin.fileno(), memoryview(frames.pack_header(header) + payload))
                 answer = frames.read_header(worker.stdout.fileno()) or {}
                 output = frames.read_exactly(worker.stdout.fileno(), sum(answer.get("sizes", ())))

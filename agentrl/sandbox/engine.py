@@ -26,6 +26,7 @@ _PASSED_ON = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "HOME", 
 _USER = "64000:64000"
 _FIRST_MEMORY_MB = 512
 _SMALL = "size=64k,mode=755"
+_SCRATCH = "size=16m,mode=1777"  # only packages that are loaded before the first program see it
 _COVERS = (("w", "/w"), ("tmp", "/tmp"), ("shm", "/dev/shm"), ("none", "/dev/mqueue"), ("none", "/sys"))
 _NOT_PERMITTED, _NOT_IMPLEMENTED = 1, 38
 
@@ -121,7 +122,7 @@ def container(client: Any, job: dict[str, Any]) -> dict[str, Any]:
         pids_limit=cgroup.MOST_PROCESSES,
         nano_cpus=10**9,
         init=True,
-        tmpfs=dict.fromkeys(("/box", "/w", "/tmp"), _SMALL),
+        tmpfs={"/box": _SMALL, "/w": _SMALL, "/tmp": _SCRATCH},
         log_config={"Type": "none"},
         oom_score_adj=800,
         runtime=job["runtime"],

@@ -72,7 +72,9 @@ class Worker:
             raise WorkerDied("the sandbox worker ended at once") from None
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await worker._read_header()
+                greeting = await worker._read_header()
+            if "failed" in greeting:
+                raise WorkerDied(greeting["failed"])
         except TimeoutError:
             await worker.close()
             raise WorkerDied(f"the sandbox worker did not start within {_START_SECONDS:g} s") from None

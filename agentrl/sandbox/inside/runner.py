@@ -32,7 +32,12 @@ def main(packages_path: str, modules: list[str], covers: list[tuple[str, str]]) 
     isolate.cover(covers)
     isolate.enter_worker()
     sys.path = [*sys.path[1:], packages_path]
-    _preload(modules)
+    try:
+        _preload(modules)
+    except Exception as error:
+        # Standard error leads nowhere by now: the words take the place of the greeting.
+        frames.write_header(answers, {"failed": f"importing {', '.join(modules)}: {type(error).__name__}: {error}"})
+        raise
     # A handler of ours would run in process 1 of a program's tree when the program signals it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     streams = Streams()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentrl.api import Call, ConfigError, Sandbox
+from agentrl.api import Call, ConfigError, Sandbox, SandboxUnavailable
 from agentrl.sandbox import open_sandbox
 
 Run = Callable[..., Any]
@@ -144,6 +144,23 @@ def test_a_package_that_writes_while_it_is_imported_leaves_programs_their_own_tm
         return [(await sandbox.run(f"{program}\n# {number}")).stdout for number in range(2)]
 
     assert in_sandbox(use, packages=("matplotlib",)) == ["[]\n/tmp/\n"] * 2
+
+
+def test_a_package_that_cannot_be_imported_says_why(
+    in_sandbox: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_built.py").write_text("raise OSError('libmissing.so is not there')")
+    described = tmp_path / "half_built-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: half-built\nVersion: 1.0\n")
+    (described / "RECORD").write_text("half_built.py,,\nhalf_built-1.0.dist-info/METADATA,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def use(sandbox: Sandbox) -> str:
+        return (await sandbox.run("print(1)")).stdout
+
+    with pytest.raises(SandboxUnavailable, match=r"importing half_built: OSError: libmissing\.so is not there"):
+        in_sandbox(use, packages=("half-built",))
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:
