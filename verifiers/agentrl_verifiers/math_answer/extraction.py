@@ -111,7 +111,11 @@ def _after_reasoning(response: str) -> str | None:
 
 def _last_mark(text: str) -> Extracted | None:
     """The last marked answer; without texts when it states nothing."""
-    found = [mark for mark in (_last_box(text), _last_tag(text), _last_hashes(text), _last_label(text)) if mark]
+    found = [mark for mark in (_last_box(text), _last_tag(text), _last_hashes(text)) if mark]
+    # An earlier label would lose against these marks, and the search for labels is what costs most here.
+    label = _last_label(text, max((place for place, _ in found), default=0))
+    if label is not None:
+        found.append(label)
     if not found:
         return None
     start, mark = max(found, key=lambda pair: pair[0])
@@ -203,8 +207,8 @@ def _last_hashes(text: str) -> tuple[int, Extracted] | None:
     return None
 
 
-def _last_label(text: str) -> tuple[int, Extracted] | None:
-    for match in reversed(list(_LABEL.finditer(text))):
+def _last_label(text: str, after: int) -> tuple[int, Extracted] | None:
+    for match in reversed(list(_LABEL.finditer(text, after))):
         if not _denied(text, match.start()):
             stated = _sentence_after(text, match.end())
             return match.start(), Extracted("label", _prose(stated), prose=True)
