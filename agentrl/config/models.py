@@ -140,6 +140,7 @@ class ChatConfig(Section):
     options: dict[str, Any] = Field({}, description="variables of the template, such as {enable_thinking: false}")
     system: Text | None = Field(None, description="system message for tasks that bring none")
     tool_format: Text = Field("auto", description="how calls are written; auto finds out by trying the template")
+    show_tools: Bool = Field(True, description="false: the policy knows its tools from training and is not shown them")
     stop_strings: list[Annotated[Text, Field(min_length=1)]] = Field([], description="texts that end a turn")
     keep_stop_string: Bool = Field(False, description="whether the message holds the stop string that ended it")
 

@@ -25,6 +25,11 @@ class Policy:
     stop_ids: tuple[int, ...]
     pad_id: int
 
+    @property
+    def context(self) -> int:
+        """The longest sequence in tokens; models that name none have no limit that anyone reaches."""
+        return int(getattr(self.model.config, "max_position_embeddings", None) or 1 << 20)
+
 
 def load_policy(config: ModelConfig, folder: str | Path) -> Policy:
     """Load model and tokenizer from `folder` (a path or a hub id); weights come as float32.

@@ -15,7 +15,7 @@ from agentrl.loops.display import Display
 from agentrl.loops.wiring import Wired
 from agentrl.records.evaluation import evaluation
 from agentrl.rollouts.chat import ChatFormat
-from agentrl.rollouts.collect import collect, plan, refuse_failures
+from agentrl.rollouts.collect import collect, plan, refuse_failures, refuse_full_contexts
 from agentrl.rollouts.engines.base import Engine
 from agentrl.rollouts.engines.hf import HFEngine
 from agentrl.rollouts.players import Settings, TokenPlayers
@@ -65,6 +65,7 @@ class Sampling:
                 history=wired.resolved.history,
             )
         refuse_failures(groups, self.config.rollout.max_failed_share)
+        refuse_full_contexts(groups, self.engine.capabilities.context)
         return groups
 
 
@@ -79,6 +80,7 @@ def make_sampling(config: Config, policy: Policy) -> Sampling:
     engine = HFEngine(
         policy.model,
         pad_id=policy.pad_id,
+        context=policy.context,
         batch_rows=config.engine.batch_rows,
         autocast=autocast_dtype(config.model),
         compute=compute,

@@ -43,15 +43,33 @@ def sft(resolved: Resolved, output: str, display: Display | None = None) -> dict
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     policy = _policy(config, demonstrations)
-    run = RunDirectory.create(output)
-    run.write_config(config.model_dump(mode="json"), about())
     chat = ChatFormat(policy.tokenizer, policy.stop_ids, config.chat)
+    display = display or Display()
     segments = [
         segment
         for demonstration in demonstrations
         for segment in encode_demonstration(chat, demonstration, resolved.history)
     ]
-    return _Tuning(config, policy, segments, run, display or Display()).run_all()
+    fitting = _fitting(segments, policy.context, display)
+    run = RunDirectory.create(output)
+    run.write_config(config.model_dump(mode="json"), about())
+    return _Tuning(config, policy, fitting, run, display).run_all()
+
+
+def _fitting(segments: Sequence[Segment], context: int, display: Display) -> Sequence[Segment]:
+    """Those within the model's context: of longer ones it would learn positions that no rollout ever reaches."""
+    fitting = [segment for segment in segments if len(segment.ids) <= context]
+    longer = len(segments) - len(fitting)
+    what = f"of {len(segments)} demonstrated sequences {longer} are longer than the model's context of {context} tokens"
+    if not fitting:
+        longest = max(len(segment.ids) for segment in segments)
+        raise ConfigError(
+            f"{what}, the longest {longest}: take a model with a longer one (sft.scratch.context for a new one), or "
+            "shorten the prompts (chat.show_tools=false for tools that the policy learns from demonstrations)"
+        )
+    if longer:
+        display.line(f"{what} and left out")
+    return fitting
 
 
 async def _demonstrations(resolved: Resolved) -> list[Demonstration]:

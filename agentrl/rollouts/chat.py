@@ -75,7 +75,9 @@ class ChatFormat:
         self.system = config.system
         self.stop_strings = tuple(config.stop_strings)
         self.keep_stop_string = config.keep_stop_string
+        self.show_tools = True  # while it is found out how the template shows them
         self._settle_tools(config.tool_format)
+        self.show_tools = config.show_tools
 
     def _settle_tools(self, asked: str) -> None:
         """Find out by trying how the template shows tools, calls and answers."""
@@ -122,6 +124,7 @@ class ChatFormat:
         """The template's text for `messages`; `generate` adds the head of an assistant turn."""
         if self.system is not None and not (messages and messages[0].role == "system"):
             messages = [Message(role="system", content=self.system), *messages]
+        tools = tools if self.show_tools else ()
         if tools and not self.knows_tools:
             messages = _with_tools(messages, tools, self.tool_format)
         if not self.knows_tools:

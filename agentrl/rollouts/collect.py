@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from agentrl.api import Env, Group, History, Rollout, Scored, Task, TooManyFailures, keyed_seed
+from agentrl.api import ConfigError, Env, Group, History, Rollout, Scored, Stop, Task, TooManyFailures, keyed_seed
 from agentrl.config import RolloutConfig
 from agentrl.rollouts.history import FULL
 from agentrl.rollouts.players import Attempt, Players
@@ -99,3 +99,14 @@ def refuse_failures(groups: Sequence[Group], max_share: float) -> None:
         f"{len(bad)} of {len(members)} rollouts failed or could not be judged "
         f"(rollout.max_failed_share = {max_share}); the first: {reason.strip()}"
     )
+
+
+def refuse_full_contexts(groups: Sequence[Group], context: int) -> None:
+    """Stop the run when no rollout had room for a single token: it would go on for hours and learn nothing."""
+    rollouts = [member.rollout for group in groups for member in group.members]
+    if rollouts and all(rollout.stop is Stop.CONTEXT and not rollout.turns for rollout in rollouts):
+        raise ConfigError(
+            f"the first prompt of each of {len(rollouts)} rollouts fills the model's context of {context} tokens: take "
+            "a model with a longer one, or shorten the prompt (tasks, chat.system, chat.template, fewer tools, "
+            "chat.show_tools=false for a policy that learned its tools from demonstrations)"
+        )

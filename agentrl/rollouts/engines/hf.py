@@ -28,8 +28,9 @@ _DROP_SHARE = 0.2  # copying the cache costs about one token's work; drop rows w
 class HFEngine:
     """Samples from `model`, which the learner trains in place.
 
-    batch_rows: most rows sampled at once. pad_id: any valid id; padded positions are masked out. compute: the one
-    thread that runs torch; the learner uses the same. decode: text of sampled ids, in which stop strings are sought.
+    context: the model's longest sequence in tokens. batch_rows: most rows sampled at once. pad_id: any valid id; padded
+    positions are masked out. compute: the one thread that runs torch; the learner uses the same. decode: text of
+    sampled ids, in which stop strings are sought.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class HFEngine:
         model: PreTrainedModel,
         *,
         pad_id: int,
+        context: int,
         batch_rows: int,
         autocast: torch.dtype | None,
         compute: Executor,
@@ -46,6 +48,7 @@ class HFEngine:
         self.decode = decode
         self.compute = compute
         self.pad_id = pad_id
+        self.context = context
         self.batch_rows = batch_rows
         self.autocast = autocast
         self.version = 0
@@ -54,8 +57,7 @@ class HFEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        context = getattr(self.model.config, "max_position_embeddings", None) or 1 << 20
-        return Capabilities(shares_weights=True, context=int(context), deterministic=True)
+        return Capabilities(shares_weights=True, context=self.context, deterministic=True)
 
     async def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """Sample in chunks of `batch_rows`, in a thread; one call at a time."""

@@ -7,15 +7,21 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentrl.api import Completion, ConfigError, Message, Rollout, Stop
+from agentrl.api import Completion, ConfigError, Message, Rollout, Stop, ToolCall, ToolSpec
 from agentrl.config import ChatConfig
 from agentrl.learning.models import Policy
-from agentrl.rollouts.chat import ChatFormat, TokenLedger
+from agentrl.rollouts.chat import PLAIN_TEMPLATE, ChatFormat, TokenLedger
 from agentrl.rollouts.collect import plan
 from agentrl.rollouts.players import TokenPlayers
 from agentrl.rollouts.runner import run_rollout
 from agentrl.rollouts.sampling import TurnBarrier
 from tests.support import Guess, ScriptedEngine, guess_task, make_settings
+
+PICK = ToolSpec(
+    name="pick",
+    description="Picks one.",
+    parameters={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+)
 
 
 def sampled(chat: ChatFormat, ids: list[int]) -> Completion:
@@ -144,3 +150,17 @@ def test_a_system_message_of_the_configuration_and_none_of_the_task(policy: Poli
     assert chat.render([Message(role="user", content="x")], generate=True).startswith("<|system|>Be short.<|end|>")
     own = [Message(role="system", content="Be long."), Message(role="user", content="x")]
     assert "short" not in chat.render(own, generate=True)
+
+
+@pytest.mark.parametrize("template", [None, PLAIN_TEMPLATE], ids=["knows tools", "knows none"])
+def test_tools_are_shown_once_or_not_at_all(policy: Policy, template: str | None) -> None:
+    user = Message(role="user", content="x")
+    said = Message(role="assistant", content="", tool_calls=(ToolCall(id="0", name="pick", arguments={"n": 7}),))
+    shown, hidden = (
+        ChatFormat(policy.tokenizer, policy.stop_ids, ChatConfig(template=template, show_tools=show))
+        for show in (True, False)
+    )
+    assert (shown.knows_tools, shown.tool_format) == (hidden.knows_tools, hidden.tool_format)
+    assert shown.render([user], generate=True, tools=[PICK]).count("Picks one.") == 1
+    assert hidden.render([user], generate=True, tools=[PICK]) == hidden.render([user], generate=True)
+    assert '"n": 7' in hidden.render([user, said], generate=False, tools=[PICK]), "calls are shown all the same"

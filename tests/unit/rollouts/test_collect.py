@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from typing import Any
 
 import pytest
 
-from agentrl.api import Group, Message, Rollout, StepResult, Stop, TooManyFailures, Verdict, Verifier
+from agentrl.api import ConfigError, Group, Message, Rollout, StepResult, Stop, TooManyFailures, Verdict, Verifier
 from agentrl.config import RewardConfig
 from agentrl.rollouts.chat import ChatFormat
-from agentrl.rollouts.collect import collect, plan, refuse_failures
+from agentrl.rollouts.collect import collect, plan, refuse_failures, refuse_full_contexts
 from agentrl.rollouts.engines.base import SampleRequest
 from agentrl.rollouts.players import TokenPlayers
 from agentrl.rollouts.sampling import SCHEDULES
@@ -129,6 +130,20 @@ def test_too_many_failures_stop_the_run_with_the_first_traceback(chat: ChatForma
         refuse_failures(groups, 0.4)
     failed = [m for g in groups for m in g.members if m.rollout.stop is Stop.ENV_ERROR]
     assert all(m.reward.total is None and m.reward.success is None and m.verdicts == () for m in failed)
+
+
+def test_a_step_without_room_for_a_single_token_stops_the_run(chat: ChatFormat) -> None:
+    groups, _ = gather(chat, "deterministic", 24)
+    refuse_full_contexts(groups, 256)
+    full = [
+        dataclasses.replace(m, rollout=dataclasses.replace(m.rollout, turns=(), stop=Stop.CONTEXT))
+        for g in groups
+        for m in g.members
+    ]
+    one_has_room = [dataclasses.replace(groups[0], members=(*full, *groups[0].members))]
+    refuse_full_contexts(one_has_room, 256)
+    with pytest.raises(ConfigError, match=r"each of 24 rollouts fills the model's context of 256 tokens"):
+        refuse_full_contexts([dataclasses.replace(groups[0], members=tuple(full))], 256)
 
 
 def test_a_verifier_that_raises_makes_the_rollout_unjudged_and_never_wrong(chat: ChatFormat) -> None:

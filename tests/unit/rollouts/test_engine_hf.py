@@ -23,16 +23,20 @@ def request(prompt: tuple[int, ...], seed: int, **changes: object) -> SampleRequ
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
-def sample(policy: Policy, requests: list[SampleRequest], rows: int = 64) -> list[Completion]:
-    engine = HFEngine(
+def make_engine(policy: Policy, rows: int = 4) -> HFEngine:
+    return HFEngine(
         policy.model,
         pad_id=policy.pad_id,
+        context=policy.context,
         batch_rows=rows,
         autocast=None,
         compute=COMPUTE,
         decode=policy.tokenizer.decode,
     )
-    return asyncio.run(engine.generate(requests))
+
+
+def sample(policy: Policy, requests: list[SampleRequest], rows: int = 64) -> list[Completion]:
+    return asyncio.run(make_engine(policy, rows).generate(requests))
 
 
 def trainer_logprobs(policy: Policy, prompt: tuple[int, ...], completion: Completion, temperature: float) -> np.ndarray:
@@ -164,9 +168,7 @@ def test_a_model_with_sliding_windows_uses_the_library_s_cache() -> None:
 
 
 def test_abort_ends_rows_at_the_next_token(policy: Policy) -> None:
-    engine = HFEngine(
-        policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE, decode=policy.tokenizer.decode
-    )
+    engine = make_engine(policy)
 
     async def scenario() -> list[Completion]:
         running = asyncio.ensure_future(engine.generate([request((5, 9), 0, max_new_tokens=200, stop_ids=())]))
@@ -179,9 +181,7 @@ def test_abort_ends_rows_at_the_next_token(policy: Policy) -> None:
 
 
 def test_completions_name_the_version_of_the_weights(policy: Policy) -> None:
-    engine = HFEngine(
-        policy.model, pad_id=policy.pad_id, batch_rows=4, autocast=None, compute=COMPUTE, decode=policy.tokenizer.decode
-    )
+    engine = make_engine(policy)
 
     async def scenario() -> Completion:
         await engine.update(None, 7)  # type: ignore[arg-type]
