@@ -10,9 +10,12 @@ lint:
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
-# What takes too long for CI: learning on three seeds, judging all of HumanEval and MBPP with mutants, and 20,000
+# What takes too long for CI: learning on three seeds and with every preset, judging all of HumanEval and MBPP with mutants, and 20,000
 # verdicts with every hostile case; the tables go to docs/results/.
 prove:
 	$(PYTHON) benchmarks/prove_learning.py
+	$(PYTHON) -m benchmarks.prove_presets
+	$(PYTHON) -m benchmarks.prove_saturation
+	$(PYTHON) -m benchmarks.prove_process
 	$(PYTHON) -m benchmarks.prove_judging
 	$(PYTHON) -m benchmarks.prove_endurance

@@ -1,4 +1,4 @@
-"""Finding environments, verifiers and histories: by entry point, by `path/to/file.py:Class`, or by `module:Class`.
+"""Finding environments, verifiers, histories and presets: by entry point, `path/to/file.py:Class` or `module:Class`.
 
 Nothing is imported until a name asks for it. A name that two packages claim is an error that names both.
 """
@@ -56,6 +56,11 @@ def load_history(spec: str) -> type[History]:
     return _load(spec, "agentrl.histories", History, "history")
 
 
+def load_preset(spec: str) -> Any:
+    """What `file.py:NAME` or `module:NAME` holds; the learner says whether it is a preset."""
+    return _from_path(spec, "preset")
+
+
 def _entry_points(group: str) -> list[EntryPoint]:
     # An editable install and a checkout on the path can both list the same distribution.
     unique = {(e.name, e.value, e.dist.name if e.dist else ""): e for e in entry_points(group=group)}
@@ -92,8 +97,9 @@ def _from_path(spec: str, what: str) -> Any:
     except Exception as error:
         raise PluginError(f"the {what} '{spec}' does not import: {_said(error)}") from error
     if not hasattr(module, name):
-        known = [key for key, value in vars(module).items() if isinstance(value, type)]
-        raise PluginError(f"{location} has no class '{name}'{nearest(name, known)}")
+        is_class = what != "preset"
+        known = [key for key, value in vars(module).items() if isinstance(value, type) or not is_class]
+        raise PluginError(f"{location} has no {'class' if is_class else 'preset'} '{name}'{nearest(name, known)}")
     return getattr(module, name)
 
 

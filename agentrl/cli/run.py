@@ -21,7 +21,10 @@ _STARTED = time.monotonic()
 def train(
     env: EnvOption = None,
     model: ModelOption = None,
-    algo: Annotated[str | None, typer.Option("--algo", help="Preset: grpo, dr_grpo, gspo, rloo.")] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", help="Preset, such as ppo, grpo or gspo, or file.py:NAME."),
+    ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     output: OutputOption = None,

@@ -35,12 +35,23 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
+class LoraConfig(Section):
+    """Small trained matrices beside frozen weights."""
+
+    rank: PositiveInt = Field(16, description="width of the adapters")
+    alpha: PositiveInt = Field(32, description="what an adapter adds is multiplied by alpha / rank")
+    targets: list[Text] | None = Field(
+        None, description="names of the layers; null adapts every linear layer but the output head"
+    )
+
+
 class ModelConfig(Section):
     """The policy."""
 
     path: Text = Field("tiny", description="'tiny' (embedded), a Hugging Face folder, or a hub id")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="number format of the forward passes")
     device: Text = Field("auto", description="'auto', 'cpu', 'cuda', 'cuda:1', ...")
+    lora: LoraConfig | None = Field(None, description="train adapters instead of the weights; {} takes their defaults")
 
 
 class EnvConfig(Section):
@@ -66,8 +77,13 @@ class PartConfig(Section):
     source: Literal["env_reward"] | None = Field(None, description="or: the rewards that the environment's steps gave")
     weight: Float = Field(1.0, description="factor of the raw score; 0 records without rewarding")
     options: dict[str, Any] = Field({}, description="options of the verifier")
-    reduce: Literal["sum"] | None = Field(None, description="how the steps of a process part combine")
-    bound: PositiveFloat | None = Field(None, description="largest absolute sum of a process part's raw scores")
+    reduce: Literal["sum", "mean", "min", "delta", "potential"] | None = Field(
+        None, description="form in which the scores of steps count (docs/rewards.md)"
+    )
+    bound: PositiveFloat | None = Field(None, description="largest absolute running sum of scores (reduce: sum)")
+    clip: Float | None = Field(None, description="scores of steps count as min(score - clip, 0)")
+    temperature: PositiveFloat | None = Field(None, description="of the weights of reduce: min; null is 0.1")
+    gamma: Share | None = Field(None, description="discount of reduce: potential, as algorithm.turn_gamma; null is 1")
 
 
 class RewardConfig(Section):
@@ -76,7 +92,13 @@ class RewardConfig(Section):
     success: SuccessConfig | None = Field(None, description="success predicate (required to train or evaluate)")
     parts: list[PartConfig] = Field([], description="the parts; an entry with the environment's own name overrides it")
     combine: Literal["weighted_sum"] = Field("weighted_sum", description="how parts combine")
-    on_truncated: Literal["keep", "zero"] = Field("keep", description="reward of rollouts that a limit cut")
+    on_truncated: Literal["keep", "zero", "soft_overlong"] = Field(
+        "keep",
+        description="rollouts that a limit cut: as they are, worth 0, or length costs before the limit",
+    )
+    overlong_share: Annotated[Float, Field(gt=0, le=1)] = Field(
+        0.2, description="last share of rollout.max_tokens in which length costs, up to 1 (on_truncated: soft_overlong)"
+    )
     on_unjudged: Literal["exclude"] = Field("exclude", description="what happens to members without a verdict")
 
 
@@ -84,7 +106,8 @@ class AlgorithmConfig(Section):
     """The learner's choices; null takes the preset's."""
 
     preset: Text = Field(
-        "grpo", description="row of choices: ppo, grpo, dr_grpo, dapo, gspo, rloo, reinforce_pp, cispo"
+        "grpo",
+        description="row of choices: ppo, grpo, dr_grpo, dapo, gspo, rloo, reinforce_pp, cispo, or file.py:NAME",
     )
     baseline: Literal["group", "leave_one_out", "none", "critic"] | None = Field(
         None, description="what a reward is compared with; none and critic work on rewards of tokens"
@@ -105,7 +128,14 @@ class AlgorithmConfig(Section):
     kl_target: NaturalFloat | None = Field(
         None, description="nats per rollout that the coefficient is adapted to (kl: reward); 0 leaves it as it is"
     )
+    entropy_coefficient: NaturalFloat | None = Field(None, description="weight of an entropy bonus in the loss")
     gamma: Share | None = Field(None, description="discount per token (baseline none or critic)")
+    turn_gamma: Share | None = Field(
+        None, description="discount per turn; below 1 a turn is credited with what follows it, the outcome included"
+    )
+    process: Literal["turn", "pooled"] | None = Field(
+        None, description="process rewards by turn, leave-one-out, or all steps of a group standardised together"
+    )
     lam: Share | None = Field(None, description="lambda of GAE (critic)")
     critic_learning_rate: PositiveFloat | None = Field(
         None, description="peak, with the policy's schedule; null is 5 times train.learning_rate"
@@ -207,6 +237,9 @@ class TrainConfig(Section):
     epochs: PositiveInt = Field(1, description="passes over the rollouts of a step")
     minibatches: PositiveInt = Field(1, description="updates per pass")
     tokens_per_microbatch: PositiveInt = Field(8192, description="padded tokens in one forward and backward pass")
+    gradient_checkpointing: Bool = Field(
+        False, description="layers are computed again in the backward pass: less memory, about a third more time"
+    )
     learning_rate: PositiveFloat = Field(1e-6, description="peak learning rate of AdamW")
     schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="learning rate after warm-up")
     warmup_steps: NaturalInt = Field(0, description="steps of linear warm-up")
@@ -339,4 +372,5 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     sandbox: SandboxConfig = SandboxConfig()
     judge: JudgeConfig = JudgeConfig()
+
     sft: SftConfig = SftConfig()

@@ -43,7 +43,13 @@ def working_dtype(*tensors: Tensor) -> torch.dtype:
 
 @torch.no_grad()
 def gae(
-    rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float, lam: float, bootstrap: Tensor | None = None
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    *,
+    gamma: float | Tensor,
+    lam: float,
+    bootstrap: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation over the sampled tokens only.
 
@@ -54,6 +60,7 @@ def gae(
     token before it, undiscounted; before the first sampled token no action earned it, and it is dropped.
 
     rewards, values, mask: [B,T]; `values[:, t]` is the value of the state *before* token t is sampled.
+    gamma: one discount, or one for every token [B,T], which is that of the step from it to the next sampled one.
     bootstrap: [B], the value after the last sampled token, for rows cut by a limit; None or 0 means terminal.
     Returns advantages and returns, [B,T], 0 where mask is False. Schulman et al. 2015, arXiv:1506.02438, eq. 16.
     """
@@ -65,13 +72,14 @@ def gae(
     next_value = rewards.new_zeros(rows) if bootstrap is None else bootstrap.to(dtype)
     if next_value.shape != (rows,):
         raise ValueError(f"bootstrap has shape {list(next_value.shape)}, expected [{rows}]")
+    discount = torch.as_tensor(gamma, dtype=dtype).expand(rows, length)
     next_advantage = torch.zeros_like(next_value)
     moved = torch.zeros_like(next_value)
     advantages = torch.zeros_like(rewards)
     for t in reversed(range(length)):
         sampled, reward = mask[:, t], rewards[:, t] + moved
-        delta = reward + gamma * next_value - values[:, t]
-        next_advantage = torch.where(sampled, delta + gamma * lam * next_advantage, next_advantage)
+        delta = reward + discount[:, t] * next_value - values[:, t]
+        next_advantage = torch.where(sampled, delta + discount[:, t] * lam * next_advantage, next_advantage)
         next_value = torch.where(sampled, values[:, t], next_value)
         moved = torch.where(sampled, 0.0, reward)
         advantages[:, t] = torch.where(sampled, next_advantage, 0.0)

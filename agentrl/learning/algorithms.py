@@ -17,11 +17,14 @@ sampling). `ppo` adapts its coefficient of KL to 6 nats per rollout.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from agentrl.api import ConfigError, nearest
+from pydantic import ValidationError
+
+from agentrl.api import ConfigError, PluginError, nearest
 from agentrl.config import AlgorithmConfig, Config
+from agentrl.plugins import load_preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,9 @@ class Algorithm:
     losses become one number. clip_low, clip_high: the ratio counts within [1 - clip_low, 1 + clip_high]. dual_clip:
     bound of the ratio where the advantage is negative. kl, kl_coefficient: where the KL to the start policy stands
     (k3 in the loss, k1 in the token rewards), and its weight. kl_target: nats per rollout for an adaptive coefficient.
-    gamma, lam: discount and lambda per sampled token. critic_learning_rate (None: CRITIC_FACTOR times the policy's),
+    process: how process rewards of a group compare (DeepSeekMath's pooled form is the other one).
+    entropy_coefficient: weight of an entropy bonus. gamma, lam: discount and lambda per sampled token. turn_gamma:
+    discount per turn. critic_learning_rate (None: CRITIC_FACTOR times the policy's),
     critic_warmup (steps), value_clip: of the critic. dynamic_sampling: most batches of tasks drawn for one step. An
     optional bound of 0 is none.
 
@@ -52,7 +57,10 @@ class Algorithm:
     kl: Literal["loss", "reward"] = "loss"
     kl_coefficient: float = 0.0
     kl_target: float = 0.0
+    process: Literal["turn", "pooled"] = "turn"
+    entropy_coefficient: float = 0.0
     gamma: float = 1.0
+    turn_gamma: float = 1.0
     lam: float = 1.0
     critic_learning_rate: float | None = None
     critic_warmup: int = 0
@@ -78,6 +86,8 @@ PRESETS = {
     "reinforce_pp": _TOKENS,
     "cispo": replace(_FREE, loss="cispo", aggregate="token_mean", clip_low=1.0, clip_high=4.0),
 }
+PRESET_REWARDS = {"dapo": {"on_truncated": "soft_overlong"}}
+"""What a preset brings to the section `reward`, beneath everything else."""
 _OF_THE_SAMPLER = ("importance_cap", "importance_level", "importance_above")
 CRITIC_FACTOR = 5.0
 """A critic starts with a head that knows nothing and has no policy to preserve: it may move faster."""
@@ -87,15 +97,32 @@ _TOKEN_REWARDS = ("gamma", "kl_target")
 
 def resolve(config: AlgorithmConfig) -> Algorithm:
     """The preset's row with the configuration's overrides; a combination that makes no sense is refused."""
-    if config.preset not in PRESETS:
-        hint = nearest(config.preset, PRESETS) or f" (known: {', '.join(PRESETS)})"
-        raise ConfigError(f"algorithm.preset = '{config.preset}': unknown preset{hint}")
     overrides = config.model_dump(exclude={"preset", *_OF_THE_SAMPLER}, exclude_none=True)
-    algorithm = replace(PRESETS[config.preset], **overrides)
+    algorithm = replace(_preset(config.preset), **overrides)
     _check_options(algorithm, overrides)
     for key, value, why in _senseless(algorithm):
         raise ConfigError(f"algorithm.{key} = {value!r}: {why}")
     return algorithm
+
+
+def _preset(name: str) -> Algorithm:
+    """A row of the table, or the `Algorithm` that `file.py:NAME` holds."""
+    if name in PRESETS:
+        return PRESETS[name]
+    if ":" not in name:
+        hint = nearest(name, PRESETS) or f" (known: {', '.join(PRESETS)}; or file.py:NAME)"
+        raise ConfigError(f"algorithm.preset = '{name}': unknown preset{hint}")
+    loaded = load_preset(name)
+    if not isinstance(loaded, Algorithm):
+        raise PluginError(f"algorithm.preset = '{name}': is no agentrl.learning.algorithms.Algorithm")
+    try:
+        AlgorithmConfig.model_validate(asdict(loaded))  # a dataclass takes any value
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PluginError(
+            f"algorithm.preset = '{name}': {first['loc'][0]} = {first['input']!r}: {first['msg']}"
+        ) from error
+    return loaded
 
 
 def _check_options(algorithm: Algorithm, overrides: dict[str, object]) -> None:
@@ -130,6 +157,8 @@ def _senseless(algorithm: Algorithm) -> list[tuple[str, object, str]]:
         found.append(("scale", a.scale, "the spread of a group goes with baseline: group; use none or whiten"))
     if a.kl == "reward" and a.by_group and a.kl_coefficient > 0:
         found.append(("kl", a.kl, "rewards of single tokens need algorithm.baseline none or critic; use kl: loss"))
+    if a.process == "pooled" and (not a.by_group or a.scale != "std" or a.turn_gamma < 1):
+        found.append(("process", a.process, "is defined for baseline: group with scale: std and turn_gamma: 1"))
     if a.kl == "loss" and a.kl_target > 0:
         found.append(("kl_target", a.kl_target, "only a coefficient in the reward is adapted; use kl: reward, or 0"))
     return found
@@ -138,6 +167,9 @@ def _senseless(algorithm: Algorithm) -> list[tuple[str, object, str]]:
 def check(config: Config) -> None:
     """Refuse settings that the learner cannot honour."""
     algorithm = resolve(config.algorithm)
+    for part in config.reward.parts:
+        if part.reduce == "potential":
+            _check_potential(part.name, 1.0 if part.gamma is None else part.gamma, algorithm)
     train = config.train
     if train.group_size < 2 and algorithm.by_group:
         raise ConfigError("train.group_size = 1: a group-relative advantage needs two rollouts or more per task")
@@ -152,3 +184,22 @@ def check(config: Config) -> None:
         )
     if train.patience and not train.validate_every:
         raise ConfigError("train.patience counts validations: set train.validate_every, or patience to 0")
+
+
+def _check_potential(part: str, gamma: float, algorithm: Algorithm) -> None:
+    """Shaping by a potential leaves the best policy the best only while nothing else bends it."""
+    key = f"reward.parts.{part}"
+    if gamma != algorithm.turn_gamma:
+        raise ConfigError(
+            f"{key}.gamma = {gamma:g}: a potential is discounted as the return is, by algorithm.turn_gamma, which is "
+            f"{algorithm.turn_gamma:g}: set both to the same"
+        )
+    if not algorithm.by_group and algorithm.gamma < 1:
+        raise ConfigError(
+            f"{key}.reduce = 'potential': counts by turn; set algorithm.gamma to 1, and turn_gamma instead"
+        )
+    if algorithm.scale == "std":
+        raise ConfigError(
+            f"{key}.reduce = 'potential': a spread of groups depends on the potential and bends what it shapes; set "
+            "algorithm.scale to none (algorithm.preset dr_grpo or rloo), or take another form"
+        )

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from agentrl.api import Group, Scored, Segment
-from agentrl.learning.advantages import EQUAL, gae, group_relative, leave_one_out, turn_leave_one_out, whiten
+from agentrl.learning.advantages import (
+    EQUAL,
+    gae,
+    group_relative,
+    leave_one_out,
+    process_group_relative,
+    turn_leave_one_out,
+    whiten,
+)
 from agentrl.learning.algorithms import Algorithm
 
 
@@ -122,13 +130,21 @@ def token_rewards(members: Sequence[Scored], turn: Tensor, mask: Tensor) -> Tens
     rewards = torch.zeros(mask.shape, dtype=torch.float64)
     for row, member in enumerate(members):
         turns = turn[row][mask[row]]
-        for step in member.reward.step_values:
-            first = int((turns < step.turn).sum())
-            size = int((turns == step.turn).sum())
-            length = size if step.end is None else min(step.end, size)
-            rewards[row, max(first + length - 1, 0)] += step.score
-        rewards[row, len(turns) - 1] += _total(member) - sum(step.score for step in member.reward.step_values)
+        for step, end in zip(member.reward.step_values, _step_ends(member, turns), strict=True):
+            rewards[row, end] += step.score
+        rewards[row, len(turns) - 1] += _outcome(member)
     return rewards.float()
+
+
+def _step_ends(member: Scored, turns: Tensor) -> list[int]:
+    """The place of each step's last token among the rollout's sampled ones, whose turns are given."""
+    ends = []
+    for step in member.reward.step_values:
+        first = int((turns < step.turn).sum())
+        size = int((turns == step.turn).sum())
+        length = size if step.end is None else min(step.end, size)
+        ends.append(max(first + length - 1, 0))
+    return ends
 
 
 def token_advantages(
@@ -139,12 +155,20 @@ def token_advantages(
     The process parts' values are summed by turn (a step inside a turn counts for its turn) and compared by
     return-to-go with the siblings that reached the turn, leave-one-out (algorithms whose scale is `std` divide by
     the group's spread of totals, as they do with the outcome; `whiten` is over all tokens of the batch).
+    With a `turn_gamma` below 1 the outcome is the last turn's value and is discounted and compared with them: a
+    discounted outcome less an undiscounted mean would pay for the number of turns.
     """
+    outcome = torch.tensor([_outcome(m) for m in members]).double()
+    if algorithm.process == "pooled":
+        return _pooled(members, group, turn, mask, outcome)
     process = [_turn_values(m) for m in members]
-    outcome = torch.tensor([_total(m) - float(sum(p)) for m, p in zip(members, process, strict=True)]).double()
+    if algorithm.turn_gamma < 1:
+        for values, last in zip(process, outcome, strict=True):
+            values[-1] += last
+        outcome = torch.zeros_like(outcome)
     compare = leave_one_out if algorithm.baseline == "leave_one_out" else _centred
     per_row = compare(outcome, group)
-    per_turn = turn_leave_one_out(process, group)
+    per_turn = turn_leave_one_out(process, group, gamma=algorithm.turn_gamma)
     spread = _spread(torch.tensor([_total(m) for m in members]).double(), group)
     factor = 1 / spread if algorithm.scale == "std" else torch.ones_like(spread)
     advantages = torch.zeros(mask.shape, dtype=torch.float32)
@@ -156,15 +180,31 @@ def token_advantages(
     return torch.where(mask, advantages, 0.0)
 
 
+def _pooled(members: Sequence[Scored], group: Tensor, turn: Tensor, mask: Tensor, outcome: Tensor) -> Tensor:
+    """DeepSeekMath's two estimators added up: the outcome's, and that of all steps of a group standardised together."""
+    turns = [turn[row][mask[row]] for row in range(len(members))]
+    process = process_group_relative(
+        [[step.score for step in m.reward.step_values] for m in members],
+        [_step_ends(m, own) for m, own in zip(members, turns, strict=True)],
+        [len(own) for own in turns],
+        group,
+    )
+    steps = _column(process, torch.float32)
+    return torch.where(mask, steps + group_relative(outcome, group).float()[:, None], 0.0)
+
+
 def token_level_advantages(
-    rewards: Tensor, values: Tensor | None, mask: Tensor, algorithm: Algorithm
+    rewards: Tensor, values: Tensor | None, mask: Tensor, turn: Tensor, algorithm: Algorithm
 ) -> tuple[Tensor, Tensor]:
     """Advantages and returns [B,T] from rewards of tokens, for a critic (`values` [B,T]) or for no baseline (None).
 
-    Without values GAE is the discounted reward to go. Whitening comes last: returns are those of the true scale.
+    `turn_gamma` is a further discount at the last token of each turn of `turn` [B,T]. Without values GAE is the
+    discounted reward to go. Whitening comes last: returns are those of the true scale.
     """
     baseline, lam = (torch.zeros_like(rewards), 1.0) if values is None else (values, algorithm.lam)
-    advantages, returns = gae(rewards, baseline, mask, gamma=algorithm.gamma, lam=lam)
+    gamma = torch.full(mask.shape, algorithm.gamma)
+    gamma[:, :-1][turn[:, 1:] > turn[:, :-1]] *= algorithm.turn_gamma
+    advantages, returns = gae(rewards, baseline, mask, gamma=gamma, lam=lam)
     return (whiten(advantages, mask) if algorithm.scale == "whiten" else advantages), returns
 
 
@@ -205,6 +245,10 @@ def _spread(totals: Tensor, group: Tensor, eps: float = 1e-4) -> Tensor:
 def _total(member: Scored) -> float:
     assert member.reward.total is not None  # members without a total were left out
     return member.reward.total
+
+
+def _outcome(member: Scored) -> float:
+    return _total(member) - sum(step.score for step in member.reward.step_values)
 
 
 def _turn_values(member: Scored) -> Tensor:

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from agentrl.api import keyed_seed
 from agentrl.config import TrainConfig
+from agentrl.learning.adapters import has_adapters, load_trained, merged_state, trained_state, without_adapters
 from agentrl.learning.advantages import explained_variance
 from agentrl.learning.algorithms import CRITIC_FACTOR, Algorithm
 from agentrl.learning.batch import Batch, loss_weights, token_level_advantages
@@ -71,14 +72,17 @@ class LearnerSettings:
 
 
 class Learner:
-    """Trains `model` in place. The reference is a frozen copy of it as it is given, kept only for a KL term."""
+    """Trains `model` in place. The reference of a KL term is a frozen copy of it as it is given, or the model itself
+    without the adapters that are trained."""
 
     def __init__(self, model: PreTrainedModel, settings: LearnerSettings, world: World) -> None:
         self.model, self.settings, self.world = model, settings, world
         train, algorithm = settings.train, settings.algorithm
+        if train.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
         self.optimizer = adamw(model, learning_rate=train.learning_rate, weight_decay=train.weight_decay)
         self.reference: PreTrainedModel | None = None
-        if algorithm.kl_coefficient > 0:
+        if algorithm.kl_coefficient > 0 and not has_adapters(model):
             self.reference = copy.deepcopy(model).train(False).requires_grad_(False)
         self.kl: AdaptiveKL | None = None
         if algorithm.kl_coefficient > 0 and algorithm.kl_target > 0:
@@ -99,16 +103,16 @@ class Learner:
         """Old, reference and value passes, and advantages from them; passes that nothing needs are skipped."""
         algorithm = self.settings.algorithm
         once = self.settings.train.epochs * self.settings.train.minibatches == 1
-        penalised = self.reference is not None and algorithm.kl == "reward"
+        penalised = algorithm.kl_coefficient > 0 and algorithm.kl == "reward"
         old = None if once and not penalised else self._frozen(self.model, batch)
-        reference = None if self.reference is None else self._frozen(self.reference, batch)
+        reference = self._start_logprobs(batch) if algorithm.kl_coefficient > 0 else None
         if algorithm.by_group:
             return Prepared(batch=batch, old=old, reference=reference)
         rewards, measures = batch.rewards, dict[str, float]()
         if penalised and old is not None and reference is not None:
             rewards, measures = self._penalised(batch, old, reference)
         values = None if self.critic is None else self.critic.values(batch)
-        advantages, returns = token_level_advantages(rewards, values, batch.mask, algorithm)
+        advantages, returns = token_level_advantages(rewards, values, batch.mask, batch.turn, algorithm)
         if values is not None:
             measures["explained_variance"] = float(explained_variance(values, returns, batch.mask))
             measures["value_mean"] = float(values[batch.mask].mean())
@@ -142,6 +146,12 @@ class Learner:
             logprobs[rows] = self._outputs(model, batch, rows, frozenset({"logprob"})).logprob.cpu()
         return logprobs
 
+    def _start_logprobs(self, batch: Batch) -> Tensor:
+        if self.reference is not None:
+            return self._frozen(self.reference, batch)
+        with without_adapters(self.model):
+            return self._frozen(self.model, batch)
+
     def _outputs(self, model: PreTrainedModel, batch: Batch, rows: Sequence[int], want: frozenset[str]) -> Any:
         return token_outputs(
             model,
@@ -169,15 +179,23 @@ class Learner:
                     totals.add_all(self.critic.update(chosen, prepared.values[rows], prepared.returns[rows], share))
                 if step >= self.settings.algorithm.critic_warmup:
                     self._update(prepared, rows, totals)
-        return totals.metrics() | prepared.measures | {"learning_rate": self.optimizer.param_groups[0]["lr"]}
+        advantages = prepared.batch.advantages[prepared.batch.mask]
+        return (
+            totals.metrics()
+            | prepared.measures
+            | {
+                "advantage_std": float(advantages.double().std(correction=0)),
+                "learning_rate": self.optimizer.param_groups[0]["lr"],
+            }
+        )
 
     def _update(self, prepared: Prepared, rows: Sequence[int], totals: _Totals) -> None:
         batch, algorithm = prepared.batch.select(rows), self.settings.algorithm
         weights = loss_weights(batch.mask, algorithm.aggregate, self.settings.max_tokens)
-        # Without a KL term a row whose advantages are all 0 has a gradient of exactly 0: it counts in the
+        # Without KL and entropy terms a row whose advantages are all 0 has a gradient of exactly 0: it counts in the
         # denominators and needs no pass.
         live = list(range(len(batch)))
-        if prepared.reference is None:
+        if prepared.reference is None and not algorithm.entropy_coefficient:
             live = [row for row in live if bool(batch.advantages[row].any())]
         for chunk in microbatches([batch.segments[row] for row in live], self.settings.train.tokens_per_microbatch):
             chosen = [live[i] for i in chunk]
@@ -214,6 +232,8 @@ class Learner:
             kl = kl_estimate(outputs.logprob, prepared.reference[rows].to(device), kind="k3", mask=mask)
             loss = loss + algorithm.kl_coefficient * (kl * weights).sum()
             totals.add("kl_reference", kl.detach().sum())
+        if algorithm.entropy_coefficient:
+            loss = loss - algorithm.entropy_coefficient * (outputs.entropy * weights).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         totals.add_losses(loss.detach(), stats)
         totals.add("entropy", outputs.entropy.detach()[mask].sum())
@@ -222,12 +242,12 @@ class Learner:
         totals.gap_max = max(totals.gap_max, float(gap.max()))
 
     def named_weights(self) -> list[tuple[str, object]]:
-        """(name, tensor) of the policy's parameters: what engines update from."""
-        return [(name, parameter.detach()) for name, parameter in self.model.named_parameters()]
+        """(name, tensor) of the policy, adapters merged: what engines update from."""
+        return list(merged_state(self.model).items())
 
     def state(self) -> dict[str, Any]:
         """Everything that a resumed learner needs, tensors included. The reference is not in it: see `load_state`."""
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        state = {"model": trained_state(self.model), "optimizer": self.optimizer.state_dict()}
         if self.critic is not None:
             state["critic"] = self.critic.state()
         if self.kl is not None:
@@ -236,7 +256,7 @@ class Learner:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state`. The reference stays the start policy that this learner was built with."""
-        self.model.load_state_dict(state["model"])
+        load_trained(self.model, state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.critic is not None:
             self.critic.load_state(state["critic"])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from agentrl.api import ModelError
-from agentrl.config import ModelConfig
+from agentrl.config import Config, ModelConfig
+from agentrl.learning.adapters import add_adapters, load_adapted, merged_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,17 +37,38 @@ class Policy:
 def load_policy(config: ModelConfig, folder: str | Path) -> Policy:
     """Load model and tokenizer from `folder` (a path or a hub id); weights come as float32.
 
-    Dropout is switched off: with it the probability ratio would not be 1 before the first update.
+    A folder that holds a LoRA adapter gives the model that it was trained on, with the adapter merged in. Dropout is
+    switched off: with it the probability ratio would not be 1 before the first update.
     """
     disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        base = _base_of_adapter(folder)
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(base or folder, dtype=torch.float32)
+        own_tokenizer = base is None or (Path(folder) / "tokenizer_config.json").is_file()
+        tokenizer = AutoTokenizer.from_pretrained(folder if own_tokenizer else base)
+        if base is not None:
+            model = load_adapted(model, str(folder))
     except (OSError, ValueError, KeyError, ImportError) as error:
         sentence = " ".join(str(error).split())
         raise ModelError(f"--model {config.path}: cannot be loaded: {sentence}") from error
     torch.nn.Module.to(model, device(config.device))  # the wrapper of transformers hides the type
     return wrap_policy(model, tokenizer)
+
+
+def _base_of_adapter(folder: str | Path) -> str | None:
+    """The model that an adapter in `folder` (or behind a hub id) belongs to; None when it holds a whole model."""
+    about = find_adapter_config_file(str(folder))
+    if about is None:
+        return None
+    return str(json.loads(Path(about).read_text(encoding="utf-8"))["base_model_name_or_path"])
+
+
+def trained_policy(config: Config, folder: str | Path) -> Policy:
+    """The start policy as it is trained: with new adapters where `model.lora` asks for them."""
+    policy = load_policy(config.model, folder)
+    if config.model.lora is not None:
+        add_adapters(policy.model, config.model.lora, config.seed)
+    return policy
 
 
 def wrap_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Policy:
@@ -84,9 +108,10 @@ def device(name: str) -> torch.device:
 
 
 def save_policy(policy: Policy, folder: Path, dtype: torch.dtype = torch.float32) -> None:
-    """Write an ordinary Hugging Face folder: config, safetensors, tokenizer with its chat template."""
+    """Write an ordinary Hugging Face folder: config, safetensors, tokenizer with its chat template. Adapters are
+    merged into the weights."""
     disable_progress_bar()
-    state = {name: tensor.detach().to("cpu", dtype) for name, tensor in policy.model.state_dict().items()}
+    state = {name: tensor.to("cpu", dtype) for name, tensor in merged_state(policy.model).items()}
     policy.model.save_pretrained(folder, state_dict=state)
     policy.tokenizer.save_pretrained(folder)
 

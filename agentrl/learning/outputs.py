@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
 
-from agentrl.api import Segment
+from agentrl.api import ModelError, Segment
 
 Row = Sequence[Segment]
+
+LOGITS_AT_ONCE = 1 << 24
+"""Most logits that exist at a time (64 MiB in float32): a vocabulary of 150,000 makes 5 GB of 8192 tokens otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,24 +43,38 @@ def token_outputs(
 ) -> TokenOutputs:
     """Log-probabilities (and entropies, in nats) of the sampled tokens of `rows` under softmax(logits / temperature).
 
-    want: `logprob`, `entropy`. width: T of the result. Gradients flow to the model unless grad is off.
+    want: `logprob`, `entropy`. width: T of the result. Gradients flow to the model unless grad is off. The logits
+    are made in pieces of at most `LOGITS_AT_ONCE`, and again in the backward pass where there are several.
     """
     segments = [(place, segment) for place, row in enumerate(rows) for segment in row]
     ids, positions, target, place = _layout(segments, width)
     device = model.device
-    hidden_at = (positions[0].to(device), positions[1].to(device))
+    target = target.to(device)
+
+    def measured(states: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        with torch.autocast(device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            logits = _logits(model, body, states)
+        scaled = logits.float() / temperature
+        normaliser = scaled.logsumexp(-1)
+        logprob = scaled.gather(1, target[:, None])[:, 0] - normaliser
+        if "entropy" not in want:
+            return (logprob,)
+        return logprob, normaliser - (scaled.softmax(-1) * scaled).sum(-1)
+
     with torch.autocast(device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
-        logits = _logits_at(model, ids.to(device), hidden_at)
-    scaled = logits.float() / temperature
-    normaliser = scaled.logsumexp(-1)
-    logprob = scaled.gather(1, target.to(device)[:, None])[:, 0] - normaliser
-    entropy = None
-    if "entropy" in want:
-        entropy = normaliser - (scaled.softmax(-1) * scaled).sum(-1)
-    return TokenOutputs(
-        logprob=_scatter(logprob, place, len(rows), width),
-        entropy=None if entropy is None else _scatter(entropy, place, len(rows), width),
-    )
+        body = model.get_decoder()(input_ids=ids.to(device), use_cache=False)
+    hidden = body.last_hidden_state[positions[0].to(device), positions[1].to(device)]
+    size = max(LOGITS_AT_ONCE // model.config.get_text_config().vocab_size, 1)
+    if len(target) <= size:
+        columns = list(measured(hidden, target))
+    else:
+        pieces = [
+            checkpoint(measured, *piece, use_reentrant=False)
+            for piece in zip(torch.split(hidden, size), torch.split(target, size), strict=True)
+        ]
+        columns = [torch.cat(column) for column in zip(*pieces, strict=True)]
+    logprob, *entropy = (_scatter(column, place, len(rows), width) for column in columns)
+    return TokenOutputs(logprob=logprob, entropy=entropy[0] if entropy else None)
 
 
 def token_values(
@@ -106,20 +124,28 @@ def _layout(
     )
 
 
-def _logits_at(model: PreTrainedModel, ids: Tensor, positions: tuple[Tensor, Tensor]) -> Tensor:
-    """Logits [N,V] at the named positions. The output head sees these positions only, but the model's own forward
-    runs around it, so what a model does to its logits afterwards (scaling, soft caps) is kept."""
+def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
+    """Logits [N,V] of hidden states [N,H], some of those in `output`, which the model's body gave. The model's own
+    forward runs around its head, with these states in place of its body, so that what it does to states or logits
+    (scaling, soft caps) is kept."""
+    body, asked = model.get_decoder(), []
 
-    def narrow(module: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (inputs[0][positions][None], *inputs[1:])
+    def given(*_: object, **__: object) -> ModelOutput:
+        asked.append(body)
+        return type(output)(**{**output, "last_hidden_state": hidden[None]})
 
-    head: torch.nn.Module = model.get_output_embeddings()
-    handle = head.register_forward_pre_hook(narrow)
+    before = vars(body).get("forward")  # what wraps a model may have set one
+    body.forward = given  # an attribute of the instance goes before the method of its class
     try:
-        logits: Tensor = model(input_ids=ids, use_cache=False).logits[0]
+        logits: Tensor = model(input_ids=torch.zeros_like(hidden[None, :, 0], dtype=torch.long), use_cache=False).logits
     finally:
-        handle.remove()
-    return logits
+        if before is None:
+            del body.forward
+        else:
+            body.forward = before
+    if not asked:
+        raise ModelError(f"{type(model).__name__}: its head cannot be run apart from its body, so it cannot be trained")
+    return logits[0]
 
 
 def _scatter(values: Tensor, places: Tensor, rows: int, width: int) -> Tensor:

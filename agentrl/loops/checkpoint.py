@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from agentrl.api import DataError
+from agentrl.learning.adapters import load_trained
 from agentrl.learning.models import Policy, save_policy
 from agentrl.records.run import RunDirectory, write_json
 
@@ -52,14 +52,13 @@ def save_checkpoint(run: RunDirectory, step: int, policy: Policy, registry: Regi
     return target
 
 
-def load_checkpoint(run: RunDirectory, step: int, policy: Policy, registry: Registry) -> None:
-    """Put policy and holders back to where they were after `step`."""
+def load_checkpoint(run: RunDirectory, step: int, registry: Registry) -> None:
+    """Put all holders, the learner with its policy among them, back to where they were after `step`."""
     folder = run.checkpoint(step)
     about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
     if about["schema"] > SCHEMA:
         raise DataError(f"{folder}: written with schema {about['schema']}; this version reads up to {SCHEMA}")
-    load_weights(policy, folder / "policy")
-    states = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
+    states = _read_states(folder)
     missing = sorted(set(registry) - set(states))
     if missing:
         raise DataError(f"{folder}: holds no state of '{missing[0]}'; it was written by another version")
@@ -67,10 +66,13 @@ def load_checkpoint(run: RunDirectory, step: int, policy: Policy, registry: Regi
         holder.load_state(states[name])
 
 
-def load_weights(policy: Policy, folder: Path) -> None:
-    """Copy the weights of a saved policy into the model that is being trained, in place."""
-    saved = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    policy.model.load_state_dict(saved.state_dict())
+def load_weights(run: RunDirectory, step: int, policy: Policy) -> None:
+    """Put the policy alone back to where it was after `step`, in place."""
+    load_trained(policy.model, _read_states(run.checkpoint(step))["learner"]["model"])
+
+
+def _read_states(folder: Path) -> dict[str, Any]:
+    return dict(torch.load(folder / "state.pt", weights_only=True, map_location="cpu", mmap=True))
 
 
 def prune_checkpoints(run: RunDirectory, keep: int, best: int | None) -> None:

@@ -1,7 +1,7 @@
 """From layers of settings to a checked run: nothing is written, sampled or started before this has passed.
 
-Order of the layers, later ones win: defaults, the recipe of an embedded policy, the environment's default reward,
-`--config`, the command's options, `--set`.
+Order of the layers, later ones win: defaults, what an algorithm's preset says of the reward, the recipe of an embedded
+policy, the environment's default reward, `--config`, the command's options, `--set`.
 """
 
 from __future__ import annotations
@@ -60,6 +60,12 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
     first = parse([Layer(x.source, {k: v for k, v in x.settings.items() if k in ("env", "model")}) for x in layers])
     env = load_env(first.env.name)
     inner = [*_recipe(first.model.path), Layer(f"environment {first.env.name}", {"reward": dict(env.default_reward)})]
+    preset = parse([*inner, *layers]).algorithm.preset
+    if preset in learning.PRESET_REWARDS:
+        inner.insert(0, Layer(f"preset {preset}", {"reward": learning.PRESET_REWARDS[preset]}))
+    config = parse([*inner, *layers])
+    if config.reward.on_truncated == "soft_overlong":
+        inner.append(_soft_overlong(config))
     everything = (*inner, *layers)
     config = parse(everything)
     resolved = Resolved(
@@ -89,7 +95,7 @@ def check_model_path(path: str) -> None:
         return
     if not folder.is_dir():
         raise ModelError(f"--model {path}: no such folder; give a Hugging Face model folder, a hub id, or 'tiny'")
-    if not (folder / "config.json").is_file():
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise ModelError(f"--model {path}: no model folder (config.json is missing)")
 
 
@@ -104,6 +110,15 @@ def _recipe(model: str) -> list[Layer]:
     if folder is None or not (folder / "recipe.yaml").is_file():
         return []
     return [Layer(f"recipe of {model}", read_yaml(folder / "recipe.yaml").settings)]
+
+
+def _soft_overlong(config: Config) -> Layer:
+    """A part of the reward for length near the limit (arXiv:2503.14476, equation 13), beneath what the user says."""
+    most = config.rollout.max_tokens
+    free = int(most * (1 - config.reward.overlong_share))
+    options = {"unit": "tokens", "free": min(free, most - 1), "limit": most}
+    part = {"name": "overlong", "verifier": "length", "kind": "outcome", "weight": 1.0, "options": options}
+    return Layer("reward.on_truncated = soft_overlong", {"reward": {"parts": [part]}})
 
 
 def _history(config: HistoryConfig) -> History:

@@ -17,8 +17,8 @@ from agentrl.learning.models import (
     Policy,
     autocast_dtype,
     device,
-    load_policy,
     save_policy,
+    trained_policy,
     wrap_policy,
 )
 from agentrl.learning.optimizer import adamw, learning_rate_at, set_learning_rate
@@ -39,6 +39,10 @@ LOG_EVERY = 50
 def sft(resolved: Resolved, output: str, display: Display | None = None) -> dict[str, Any]:
     """Fine-tune, write the policy to `output/policy`, and return the summary."""
     config = resolved.config
+    if config.sft.scratch is not None and config.model.lora is not None:
+        raise ConfigError(
+            "model.lora adapts a model that was trained before; sft.scratch makes a new one: remove either"
+        )
     demonstrations = run_loop(_demonstrations(resolved))
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -83,7 +87,7 @@ async def _demonstrations(resolved: Resolved) -> list[Demonstration]:
 def _policy(config: Config, demonstrations: Sequence[Demonstration]) -> Policy:
     scratch = config.sft.scratch
     if scratch is None:
-        return load_policy(config.model, model_folder(config.model))
+        return trained_policy(config, model_folder(config.model))
     tokenizer = build_tokenizer(_texts(demonstrations), scratch.vocabulary)
     model = build_policy(
         tokenizer,

@@ -21,7 +21,7 @@ from agentrl.config import Config
 from agentrl.learning.algorithms import resolve as resolve_algorithm
 from agentrl.learning.batch import Batch, build_batch, count_rollouts, live_groups
 from agentrl.learning.learner import Learner, LearnerSettings
-from agentrl.learning.models import Policy, autocast_dtype, load_policy
+from agentrl.learning.models import Policy, autocast_dtype, trained_policy
 from agentrl.learning.world import World
 from agentrl.loops.checkpoint import Registry, load_checkpoint, load_weights, prune_checkpoints, save_checkpoint
 from agentrl.loops.curriculum import make_cursor
@@ -61,7 +61,7 @@ async def _train(
         config = resolved.config
         wired.tasks("test", 1)
         cursor = make_cursor(config, wired.tasks("train"))
-        policy = load_policy(config.model, model_folder(config.model))
+        policy = trained_policy(config, model_folder(config.model))
         run = RunDirectory.open(output) if resume else RunDirectory.create(output)
         if not resume:
             run.write_config(config.model_dump(mode="json"), about())
@@ -138,7 +138,7 @@ class _Training:
         """Go back to the newest checkpoint of a resumed run."""
         steps = self.run.checkpoint_steps()
         if steps:
-            load_checkpoint(self.run, steps[-1], self.policy, self.registry)
+            load_checkpoint(self.run, steps[-1], self.registry)
             self.done = steps[-1]
             await self.sampling.engine.update(self.learner, self.done)
         self.run.cut_back(self.done)
@@ -194,7 +194,7 @@ class _Training:
         self._save()
         best = self.validation.best_step
         if best is not None and best != self.done:
-            load_weights(self.policy, self.run.checkpoint(best) / "policy")
+            load_weights(self.run, best, self.policy)
             await self.sampling.engine.update(self.learner, best)
         return reason
 

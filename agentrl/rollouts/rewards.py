@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
 
 from agentrl.api import ConfigError, Reward, RewardPart, Rollout, Step, Verdict, nearest
 from agentrl.config import PartConfig, RewardConfig
+from agentrl.rollouts.steps import bounded, clipped, delta_form, mean_form, min_form, potential_form
 
 
 def compose(config: RewardConfig, rollout: Rollout, verdicts: Mapping[str, Verdict | None]) -> Reward:
     """The reward of a rollout. `verdicts` has one entry for each part that a verifier scores; None is unjudged.
 
-    value = weight x raw for an outcome part; for a process part every step's value is weight x its share of the
-    bounded sum, so that the steps sum to the part's value. A rollout that a limit cut is worth 0 when
+    value = weight x raw for an outcome part; for a process part every step's value is weight x its reward in the
+    form that `reduce` names, so that the steps sum to the part's value. A rollout that a limit cut is worth 0 when
     `on_truncated: zero`; its raw scores stay.
     """
     if any(turn.env_reward for turn in rollout.turns) and not any(p.source for p in config.parts):
@@ -67,23 +68,25 @@ def _steps(part: PartConfig, rollout: Rollout, verdict: Verdict | None) -> tuple
         steps = verdict.steps
     else:
         return None
-    return steps if part.bound is None else bounded(steps, part.bound)
+    scores = [step.score for step in steps]
+    if part.clip is not None:
+        scores = clipped(scores, part.clip)
+    counted = _form(part, scores)
+    return tuple(replace(step, score=score) for step, score in zip(steps, counted, strict=True))
 
 
-def bounded(steps: Sequence[Step], bound: float) -> tuple[Step, ...]:
-    """Steps whose running sum stays within +-bound: more steps cannot earn more than the bound.
-
-    >>> [s.score for s in bounded([Step(turn=0, score=0.75), Step(turn=1, score=0.75)], 1.0)]
-    [0.75, 0.25]
-    """
-    running, total = [0.0], 0.0
-    for step in steps:
-        total = min(max(total + step.score, -bound), bound)
-        running.append(total)
-    return tuple(
-        Step(turn=step.turn, end=step.end, score=after - before)
-        for step, (before, after) in zip(steps, pairwise(running), strict=True)
-    )
+def _form(part: PartConfig, scores: Sequence[float]) -> Sequence[float]:
+    match part.reduce:
+        case "mean":
+            return mean_form(scores)
+        case "min":
+            return min_form(scores, part.temperature or 0.1)
+        case "delta":
+            return delta_form(scores)
+        case "potential":
+            return potential_form(scores, 1.0 if part.gamma is None else part.gamma)
+        case _:
+            return scores if part.bound is None else bounded(scores, part.bound)
 
 
 def check_reward(config: RewardConfig) -> None:
@@ -108,11 +111,20 @@ def _check_part(part: PartConfig, others: Sequence[str]) -> None:
     if (part.verifier is None) == (part.source is None):
         hint = nearest(part.name, others) if part.verifier is None else ""
         raise ConfigError(f"{key}: give either 'verifier' or 'source: env_reward'{hint}")
-    if part.kind == "process" and (part.reduce is None or part.bound is None):
-        raise ConfigError(f"{key}: a process part needs 'reduce: sum' and a 'bound' (largest sum over its steps)")
+    if part.kind == "process" and (part.reduce is None or (part.reduce == "sum" and part.bound is None)):
+        raise ConfigError(
+            f"{key}: a process part needs 'reduce': mean, min, delta, potential, or sum with a 'bound' (largest sum "
+            "over its steps)"
+        )
     if part.kind == "outcome" and part.reduce is not None:
         raise ConfigError(f"{key}.reduce: only a process part reduces steps; set 'kind: process' or remove it")
-    if part.kind == "outcome" and part.verifier is not None and part.bound is not None:
-        raise ConfigError(f"{key}.bound: only sums over steps are bounded; set 'kind: process' or remove it")
+    if part.bound is not None and part.reduce != "sum" and (part.kind == "process" or part.verifier is not None):
+        raise ConfigError(f"{key}.bound: only sums over steps are bounded; set 'reduce: sum' or remove it")
+    if part.clip is not None and (part.kind == "outcome" or part.reduce == "potential"):
+        raise ConfigError(f"{key}.clip: only scores of steps are clipped, and no potentials; remove it")
+    if part.temperature is not None and part.reduce != "min":
+        raise ConfigError(f"{key}.temperature: only 'reduce: min' has one; remove it")
+    if part.gamma is not None and part.reduce != "potential":
+        raise ConfigError(f"{key}.gamma: only 'reduce: potential' has one; the discount is algorithm.turn_gamma")
     if part.source is not None and part.options:
         raise ConfigError(f"{key}.options: only a verifier has options")

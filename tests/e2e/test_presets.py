@@ -13,16 +13,20 @@ from tests.e2e.test_train import metrics, weights
 
 LOGGED = {
     "ppo": {"value_loss", "explained_variance", "kl_coefficient", "kl_per_rollout"},
-    "dapo": {"groups_trained"},
+    "dapo": {"groups_trained", "part/overlong/value"},
     "reinforce_pp": {"kl_coefficient", "kl_per_rollout"},
     "cispo": {"clip_low", "clip_high"},
 }
-OPTIONS = {"ppo": ("algorithm.kl_coefficient=0.01",), "reinforce_pp": ("algorithm.kl_coefficient=0.01",)}
+OPTIONS = {
+    "ppo": ("algorithm.kl_coefficient=0.01", "model.lora.rank=4", "train.gradient_checkpointing=true"),
+    "dapo": ("algorithm.entropy_coefficient=0.01",),
+    "reinforce_pp": ("algorithm.kl_coefficient=0.01",),
+}
 
 
 @pytest.mark.parametrize("preset", ["ppo", "dapo"])
 def test_a_run_that_stops_and_goes_on_is_the_whole_run(preset: str, tmp_path: Path, agentrl: Run) -> None:
-    """Critic, coefficient of KL and the cursor after several batches for one step are where they were."""
+    """Critic, coefficient of KL, adapters and the cursor after several batches for one step are where they were."""
     base = ("train", "--env", "code_exec", "--algo", preset)
     options = ("train.minibatches=2", "train.schedule=constant", *OPTIONS.get(preset, ()))
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from agentrl.learning.algorithms import PRESETS, Algorithm
 from agentrl.learning.batch import build_batch, loss_weights, token_level_advantages
 from agentrl.learning.learner import policy_term
 from agentrl.learning.losses import policy_loss
+from agentrl.rollouts.steps import potential_form
 from tests.unit.learning.test_batch import group as group_of
 from tests.unit.learning.test_batch import member, segment
 
@@ -138,14 +139,62 @@ def test_grpo_is_the_expectation_of_its_published_estimator() -> None:
     assert_close(groups.gradient(advantages, "sequence_mean"), expected)
 
 
+@pytest.mark.parametrize("discount", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize("potential", [None, 0.7])
+@pytest.mark.parametrize("preset", ["rloo", "reinforce_pp"])
+def test_a_discount_per_turn_is_the_gradient_of_the_discounted_returns(
+    preset: str, potential: float | None, discount: float
+) -> None:
+    """The first turn's reward is a process score, the last one's the outcome. Every turn's score function stands with
+    the discounted return from that turn; a rollout's own number of turns is in no baseline. A potential changes
+    nothing of it."""
+    size = 3
+    algorithm = replace(PRESETS[preset], turn_gamma=discount, scale="none", kl_coefficient=0.0, aggregate="constant")
+    logits = parameters()
+    outcomes = outcome_logprobs(logits)
+    probability = outcomes.detach().nan_to_num(0.0).sum(1).exp()
+    loss = torch.zeros((), dtype=torch.float64)
+    for group in itertools.product(range(3), repeat=size):
+        loss = loss + math.prod(probability[list(group)]) * of_the_learner(
+            algorithm, group, outcomes, by_turn=True, potential=potential
+        )
+    found = -torch.autograd.grad(loss, logits)[0]
+    table = logits.detach().softmax(1)
+    expected = torch.zeros(2, 2, dtype=torch.float64)
+    for outcome, chance in enumerate(probability):
+        returns = turn_returns(TURN_REWARDS[outcome], gamma=discount)
+        for t, token in enumerate(OUTCOMES[outcome]):
+            score = -table[t].clone()
+            score[token] += 1.0
+            expected[t] += chance * returns[t] * score
+    torch.testing.assert_close(found, expected / MAX_TOKENS, rtol=0, atol=1e-6)
+
+
 MAX_TOKENS = 2
 VALUES = {(): 0.2, (1,): 0.6}
 """What the critic of the toy says before the first and before the second token."""
 
 
-def of_the_learner(algorithm: Algorithm, group: tuple[int, ...], outcomes: Tensor) -> Tensor:
-    """The loss of one group through what the learner is made of, float64."""
-    members = [member(i, sum(TURN_REWARDS[o]), segment("." + "s" * len(OUTCOMES[o]))) for i, o in enumerate(group)]
+def of_the_learner(
+    algorithm: Algorithm,
+    group: tuple[int, ...],
+    outcomes: Tensor,
+    *,
+    by_turn: bool = False,
+    potential: float | None = None,
+) -> Tensor:
+    """The loss of one group through what the learner is made of, float64. by_turn: all rewards but the last are those
+    of turns; without it their sum stands at the end. potential: of the state behind "go on", which shapes them."""
+    members = []
+    for i, o in enumerate(group):
+        turns = len(OUTCOMES[o])
+        tokens = segment("." + "s" * turns, "0" + "01"[:turns] if by_turn else None)
+        steps = [*TURN_REWARDS[o][:-1], 0.0] if by_turn else []
+        if potential is not None:
+            shaped = potential_form([potential, 9.0][:turns], algorithm.turn_gamma)
+            steps = [step + more for step, more in zip(steps, shaped, strict=True)]
+        total = TURN_REWARDS[o][-1] + sum(steps) if by_turn else sum(TURN_REWARDS[o])
+        members.append(member(i, total, tokens, steps=tuple(steps), turns=turns if by_turn else 1))
     batch, _ = build_batch([group_of(*members)], algorithm)
     assert batch is not None
     mask, advantages = batch.mask, batch.advantages.double()
@@ -155,7 +204,7 @@ def of_the_learner(algorithm: Algorithm, group: tuple[int, ...], outcomes: Tenso
             [VALUES[OUTCOMES[o][:t]] if t < len(OUTCOMES[o]) else 0.0 for t in range(mask.shape[1])] for o in group
         ]
         critic = torch.tensor(values).double() if algorithm.baseline == "critic" else None
-        advantages, _ = token_level_advantages(batch.rewards.double(), critic, mask, algorithm)
+        advantages, _ = token_level_advantages(batch.rewards.double(), critic, mask, batch.turn, algorithm)
     weights = loss_weights(mask, algorithm.aggregate, MAX_TOKENS).double()
     logprobs = torch.where(mask, rows, 0.0)
     return policy_term(algorithm, logprobs, logprobs.detach(), advantages, mask, weights)[0]

@@ -134,7 +134,7 @@ def _models(model: BaseModel) -> list[BaseModel]:
 
 
 def test_a_configuration_is_frozen() -> None:
-    config = parse([assignment("reward.success={part: a}"), assignment("sft.scratch={}")])
+    config = parse([assignment("reward.success={part: a}"), assignment("sft.scratch={}"), assignment("model.lora={}")])
     models = _models(config)
     assert {type(model) for model in models} == {*Section.__subclasses__()} - {PartConfig}
     for model in [*models, PartConfig(name="a")]:
@@ -176,7 +176,9 @@ def test_every_key_is_described() -> None:
 def test_described_defaults_are_those_of_the_configuration() -> None:
     settings = Config().model_dump()
     for name, default, _ in describe():
-        if not name.startswith(("reward.success.", "sft.scratch.")):  # optional sections, absent by default
+        if not name.startswith(
+            ("reward.success.", "sft.scratch.", "model.lora.")
+        ):  # optional sections, absent by default
             assert value_at(settings, name) == default
 
 

@@ -55,6 +55,24 @@ def weights(result: Resolved) -> dict[str, float]:
     return {part.name: part.weight for part in result.config.reward.parts}
 
 
+def test_length_costs_before_the_limit_where_it_is_asked_for(plugin: str) -> None:
+    """dapo asks for it, anybody may, and its part is one like any other: recorded, weighed, kept by a resumed run."""
+    assert "overlong" not in weights(resolved(plugin))
+    assert "overlong" not in weights(resolved(plugin, "algorithm.preset=dapo", "reward.on_truncated=keep"))
+    asked = resolved(
+        plugin, "reward.on_truncated=soft_overlong", "reward.overlong_share=0.5", "rollout.max_tokens=1000"
+    )
+    (part,) = [part for part in asked.config.reward.parts if part.name == "overlong"]
+    assert (part.verifier, part.weight) == ("length", 1.0)
+    assert part.options == {"unit": "tokens", "free": 500, "limit": 1000}
+    weighed = resolved(plugin, "algorithm.preset=dapo", "rollout.max_tokens=20480", "reward.parts.overlong.weight=0.25")
+    assert weights(weighed) == {"overlong": 0.25, "tests": 1.0, "format": 0.1}
+    (part,) = [part for part in weighed.config.reward.parts if part.name == "overlong"]
+    assert part.options["free"] == 16384
+    again = resolve([Layer("saved", weighed.config.model_dump(mode="json"))])
+    assert again.config == weighed.config
+
+
 def test_the_environment_brings_its_reward(plugin: str) -> None:
     result = resolved(plugin)
     assert weights(result) == {"tests": 1.0, "format": 0.1}

@@ -117,6 +117,26 @@ def test_process_values_reach_their_turn_and_the_turns_before() -> None:
     assert batch.advantages.tolist() == [[-1.0, 0.0], [0.5, 0.0], [0.5, 0.0]]
 
 
+def test_pooled_steps_are_deepseekmath_s_form_and_the_outcome_adds_its_own() -> None:
+    """Golden `grpo_process`, with an outcome that only the first member has; in one turn each, steps end inside it."""
+    scores, ends = [[0.2, 0.8, 1.0], [0.5, -0.5], [0.9]], [[2, 5, 7], [3, 6], [4]]
+    lengths, outcomes = [8, 7, 5], [1.0, 0.0, 0.0]
+    members = []
+    for i, (own, places) in enumerate(zip(scores, ends, strict=True)):
+        plain = member(i, outcomes[i] + sum(own), segment("." + "s" * lengths[i]), steps=tuple(own))
+        steps = tuple(Step(turn=0, end=end + 1, score=score) for score, end in zip(own, places, strict=True))
+        parts = (plain.reward.parts[0], replace(plain.reward.parts[1], step_values=steps))
+        members.append(replace(plain, reward=replace(plain.reward, parts=parts)))
+    batch, _ = build_batch([group(*members)], replace(GRPO, process="pooled"))
+    assert batch is not None
+    by_step = [[0.975834338, 1.478536875, 0.916692863], [-1.715102775, -1.744673513], [0.739268438]]
+    spread = 1 / 3**0.5 + 1e-4
+    for row, (places, values) in enumerate(zip(ends, by_step, strict=True)):
+        expected = [values[sum(end < t for end in places)] for t in range(lengths[row])]
+        added = (outcomes[row] - 1 / 3) / spread
+        assert batch.advantages[row][batch.mask[row]].tolist() == pytest.approx([e + added for e in expected], abs=1e-5)
+
+
 @pytest.mark.parametrize("aggregate", ["token_mean", "sequence_mean", "constant"])
 def test_loss_weights_are_the_published_denominators(aggregate: str) -> None:
     mask = torch.tensor([[True, True, True, False], [True, False, False, False]])

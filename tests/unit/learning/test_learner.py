@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from agentrl.api import Group, Segment
-from agentrl.config import Config, TrainConfig
+from agentrl.api import Group, PluginError, Segment
+from agentrl.config import AlgorithmConfig, Config, TrainConfig
 from agentrl.learning.advantages import gae, whiten
 from agentrl.learning.algorithms import PRESETS, Algorithm, check, resolve
 from agentrl.learning.batch import Batch, build_batch
@@ -22,6 +23,7 @@ from agentrl.learning.world import World
 from tests.support import make_policy
 from tests.unit.learning.test_batch import group, member
 
+POTENTIAL = {"name": "steps", "verifier": "v", "kind": "process", "reduce": "potential"}
 PLAIN = dataclasses.replace(PRESETS["grpo"], kl_coefficient=0.0)
 
 
@@ -166,6 +168,37 @@ def test_all_equal_rewards_leave_the_policy_alone(policy: Policy) -> None:
     assert all(torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
 
 
+def test_an_entropy_bonus_has_the_gradient_of_the_entropy(policy: Policy) -> None:
+    """Of equal rewards nothing is left but the bonus; its weights are those of the loss."""
+    batch, _ = build_batch([group(*(member(i, 1.0, sampled_segment(policy, i, 12)) for i in range(4)))], PLAIN)
+    assert batch is not None
+    found = gradients(policy, batch, dataclasses.replace(PLAIN, entropy_coefficient=0.1))
+    outputs = token_outputs(
+        policy.model, batch.segments, want=frozenset({"entropy"}), width=batch.mask.shape[1], temperature=1.0
+    )
+    assert outputs.entropy is not None
+    bonus = (outputs.entropy.sum(1) / batch.mask.sum(1)).mean()
+    expected = torch.autograd.grad(-0.1 * bonus, list(policy.model.parameters()), allow_unused=True)
+    for one, other in zip(found, [e for e in expected if e is not None], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo"])
+def test_gradient_checkpointing_changes_no_gradient(name: str) -> None:
+    plain, checkpointed = make_policy(), make_policy()
+    batch = built(plain, PRESETS[name])
+    ran: list[int] = []
+    checkpointed.model.model.layers[0].register_forward_pre_hook(lambda *_: ran.append(1))
+    expected = gradients(plain, batch, PRESETS[name])
+    once = gradients(checkpointed, batch, PRESETS[name])
+    passes = len(ran)
+    found = gradients(checkpointed, batch, PRESETS[name], gradient_checkpointing=True)
+    assert len(ran) - passes > passes, "the backward pass runs the layers again"
+    for a, b, c in zip(expected, once, found, strict=True):
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(a, c)
+
+
 def test_ppo_takes_advantages_from_its_critic_and_a_penalised_reward(policy: Policy) -> None:
     """Before anything moved: KL 0, so advantages are whitened GAE of the rewards against the critic's values."""
     made = learner(policy, PRESETS["ppo"])
@@ -279,6 +312,12 @@ def test_a_restored_learner_goes_on_bit_for_bit(name: str) -> None:
         ({"algorithm": {"preset": "cispo", "aggregate": "constant"}}, "is defined for"),
         ({"algorithm": {"preset": "ppo"}, "train": {"group_size": 1, "tasks_per_step": 1}}, "no spread to whiten by"),
         ({"algorithm": {"preset": "ppo", "dynamic_sampling": 2}, "train": {"group_size": 1}}, "group of one"),
+        ({"algorithm": {"preset": "dr_grpo", "process": "pooled"}}, "is defined for baseline: group with scale: std"),
+        ({"algorithm": {"process": "pooled", "turn_gamma": 0.9}}, "and turn_gamma: 1"),
+        ({"algorithm": {"preset": "rloo"}, "reward": {"parts": [POTENTIAL | {"gamma": 0.9}]}}, "set both to the same"),
+        ({"algorithm": {"turn_gamma": 0.9, "preset": "rloo"}, "reward": {"parts": [POTENTIAL]}}, "which is 0.9"),
+        ({"algorithm": {"preset": "grpo"}, "reward": {"parts": [POTENTIAL]}}, "bends what it shapes"),
+        ({"algorithm": {"preset": "ppo", "gamma": 0.9}, "reward": {"parts": [POTENTIAL]}}, "counts by turn"),
         ({"train": {"group_size": 1}}, "two rollouts or more"),
         ({"train": {"minibatches": 100, "tasks_per_step": 4, "group_size": 2}}, "above the 8 rollouts"),
         ({"train": {"patience": 2}}, "set train.validate_every"),
@@ -289,6 +328,34 @@ def test_what_makes_no_sense_is_refused_with_the_fix(settings: dict[str, Any], t
 
     with pytest.raises(ConfigError, match=text):
         check(Config.model_validate(settings))
+
+
+def test_a_potential_goes_with_what_keeps_the_best_policy() -> None:
+    for algorithm in ({"preset": "rloo"}, {"preset": "ppo"}, {"preset": "dr_grpo"}):
+        check(Config.model_validate({"algorithm": algorithm, "reward": {"parts": [POTENTIAL]}}))
+
+
+def test_a_preset_of_one_s_own_is_a_row_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import replace\n"
+        "from agentrl.learning.algorithms import PRESETS\n"
+        "MINE = replace(PRESETS['grpo'], clip_high=0.3)\n"
+        "WRONG = replace(MINE, loss='clipp')\n"
+        "OTHER = 3\n"
+    )
+
+    def settings(name: str, **changes: Any) -> AlgorithmConfig:
+        return AlgorithmConfig(preset=f"{file}:{name}", **changes)
+
+    assert resolve(settings("MINE", kl_coefficient=0.0)) == dataclasses.replace(PLAIN, clip_high=0.3)
+    for name, text in {
+        "WRONG": r"WRONG': loss = 'clipp': Input should be 'clip' or 'cispo'",
+        "OTHER": "OTHER': is no agentrl.learning.algorithms.Algorithm",
+        "MINA": "has no preset 'MINA'; did you mean 'MINE'",
+    }.items():
+        with pytest.raises(PluginError, match=text):
+            resolve(settings(name))
 
 
 def test_an_override_changes_one_choice_of_the_preset() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentrl.api import Segment
 from agentrl.learning.models import Policy
@@ -94,27 +97,77 @@ def test_microbatches_cover_every_row_once_within_the_budget() -> None:
     assert list(microbatches(rows, budget=1)) == [[i] for chunk in microbatches(rows, budget=1) for i in chunk]
 
 
-def test_logits_that_the_model_scales_keep_their_scale(policy: Policy) -> None:
-    from transformers import Gemma2Config, Gemma2ForCausalLM
+SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "llama": SMALL,
+    "qwen3": {**SMALL, "head_dim": 8},
+    "qwen3_moe": {**SMALL, "head_dim": 8, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16},
+    "gemma2": {**SMALL, "head_dim": 8, "final_logit_softcapping": 0.05},  # caps its logits
+    "granite": {**SMALL, "logits_scaling": 4.0},
+    "gpt2": {"vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "eos_token_id": 2},
+    "opt": {  # its body lies one deeper than that of others, and projects its states
+        **{name: SMALL[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")},
+        "ffn_dim": 64,
+        "word_embed_proj_dim": 16,
+        "max_position_embeddings": 64,
+    },
+}
 
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_in_pieces_are_the_model_s_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a model does to its logits, and however few of them there are at a time; gradients too."""
     torch.manual_seed(0)
-    config = Gemma2Config(
-        vocab_size=300,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=256,
-        final_logit_softcapping=0.05,
-        attn_implementation="eager",
-    )
-    model = Gemma2ForCausalLM(config).eval()
-    segment = random_segment(3, 20)
-    with torch.no_grad():
-        found = token_outputs(model, [[segment]], width=int(segment.sampled.sum()), temperature=1.0).logprob[0]
-        full = model(input_ids=torch.from_numpy(segment.ids.astype(np.int64))[None]).logits[0].log_softmax(-1)
-    places = np.flatnonzero(segment.sampled)
-    expected = [float(full[p - 1, segment.ids[p]]) for p in places]
-    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+    model: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **KINDS[kind])).float().eval()
+    segments = [random_segment(seed, length) for seed, length in ((3, 20), (4, 11))]
+    width = max(int(segment.sampled.sum()) for segment in segments)
+    found = []
+    for most in (1 << 24, 2 * 300):
+        monkeypatch.setattr("agentrl.learning.outputs.LOGITS_AT_ONCE", most)
+        model.zero_grad()
+        outputs = token_outputs(model, [[s] for s in segments], want=WANT, width=width, temperature=1.0)
+        assert outputs.entropy is not None
+        (outputs.logprob.sum() + outputs.entropy.sum()).backward()
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        found.append((outputs.logprob.detach(), outputs.entropy.detach(), gradient))
+    for whole, pieces in zip(*found, strict=True):
+        torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-5)
+    for row, segment in enumerate(segments):
+        with torch.no_grad():
+            full = model(input_ids=torch.from_numpy(segment.ids.astype(np.int64))[None]).logits[0].log_softmax(-1)
+        expected = [float(full[p - 1, segment.ids[p]]) for p in np.flatnonzero(segment.sampled)]
+        assert found[0][0][row, : len(expected)].tolist() == pytest.approx(expected, abs=1e-5)
+    assert "forward" not in vars(model.get_decoder())
+
+
+def test_the_backward_pass_holds_few_logits_at_a_time(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What autograd keeps for a batch: the layers' states, and not [tokens, vocabulary]."""
+    rows = [[random_segment(seed, 60)] for seed in range(4)]
+    tokens = sum(int(row[0].sampled.sum()) for row in rows)
+    vocabulary = policy.model.config.vocab_size
+
+    def kept() -> list[int]:
+        sizes: list[int] = []
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            token_outputs(policy.model, rows, want=WANT, width=60, temperature=1.0)
+        return sizes
+
+    assert max(kept()) >= tokens * vocabulary
+    monkeypatch.setattr("agentrl.learning.outputs.LOGITS_AT_ONCE", 8 * vocabulary)
+    assert max(kept()) < tokens * vocabulary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentrl.api import ConfigError, Message, Rollout, Step, Stop, Task, Turn, Verdict
 from agentrl.config import PartConfig, RewardConfig, SuccessConfig
-from agentrl.rollouts.rewards import bounded, check_reward, compose
+from agentrl.rollouts.rewards import check_reward, compose
 
 TASK = Task(id="t/1", messages=())
 EIGHTHS = st.integers(-24, 24).map(lambda n: n / 8)  # exact in binary, so that sums are exact
@@ -200,24 +199,26 @@ def test_a_process_part_without_steps_is_refused_and_unjudged_stays_unjudged() -
     assert (empty.total, empty.success, empty.step_values) == (0.0, False, ())
 
 
-@given(st.lists(EIGHTHS, max_size=12), st.integers(1, 24).map(lambda n: n / 8))
-def test_the_bound_telescopes(scores: list[float], bound: float) -> None:
-    steps = [Step(turn=turn, end=turn + 1, score=score) for turn, score in enumerate(scores)]
-    result = bounded(steps, bound)
-    assert [(step.turn, step.end) for step in result] == [(step.turn, step.end) for step in steps]
-    running = 0.0
-    for step, total in zip(steps, itertools.accumulate(step.score for step in result), strict=True):
-        running = max(-bound, min(bound, running + step.score))
-        assert total == running
-    if all(abs(total) <= bound for total in itertools.accumulate(scores)):
-        assert result == tuple(steps)
-
-
-@given(st.lists(st.floats(-1e6, 1e6), max_size=30), st.floats(0.01, 1e3))
-def test_no_number_of_steps_earns_more_than_the_bound(scores: list[float], bound: float) -> None:
-    result = bounded([Step(turn=turn, score=score) for turn, score in enumerate(scores)], bound)
-    for total in itertools.accumulate(step.score for step in result):
-        assert abs(total) <= bound * (1 + 1e-9)
+@pytest.mark.parametrize(
+    ("changes", "scores", "expected"),
+    [
+        ({"reduce": "mean"}, (0.5, 1.0), (0.25, 0.5)),
+        ({"reduce": "delta"}, (0.75, -0.25, 0.5), (1.0, -0.75, 0.5)),
+        ({"reduce": "delta", "clip": 0.5}, (0.75, -0.25, 0.5), (0.75, -0.75, 0.0)),
+        ({"reduce": "sum", "clip": 0.5, "bound": 1.0}, (0.75, -0.25, -0.25), (0.0, -0.75, -0.25)),
+        ({"reduce": "potential"}, (0.25, 0.75, 1.0), (0.25, 0.5, -0.75)),
+        ({"reduce": "potential", "gamma": 0.5}, (0.25, 0.75, 1.0), (0.125, 0.125, -0.75)),
+        ({"reduce": "min", "temperature": 0.01}, (0.5, -0.25), (0.0, -0.25)),
+    ],
+)
+def test_the_form_of_a_process_part_decides_what_each_step_is_worth(
+    changes: dict[str, Any], scores: tuple[float, ...], expected: tuple[float, ...]
+) -> None:
+    part = process(**{"bound": None, "weight": 0.5, **changes})
+    check_reward(reward_config(part))
+    reward = compose(reward_config(part), rollout(*[0.0] * 3), {"steps": verdict(1.0, *scores)})
+    assert [step.score for step in reward.step_values] == pytest.approx([0.5 * value for value in expected], abs=1e-12)
+    assert reward.total == pytest.approx(0.5 * sum(expected))
 
 
 def refusal(config: RewardConfig) -> str:
@@ -241,10 +242,14 @@ def refusal(config: RewardConfig) -> str:
             [outcome("a"), outcome("format"), PartConfig(name="fromat", weight=0.5)],
             "reward.parts.fromat: give either 'verifier' or 'source: env_reward'; did you mean 'format'?",
         ),
-        ([process("a", reduce=None)], "reward.parts.a: a process part needs 'reduce: sum' and a 'bound'"),
-        ([process("a", bound=None)], "reward.parts.a: a process part needs 'reduce: sum' and a 'bound'"),
+        ([process("a", reduce=None)], "reward.parts.a: a process part needs 'reduce': mean, min"),
+        ([process("a", bound=None)], "reward.parts.a: a process part needs 'reduce': mean, min"),
         ([process("a", kind="outcome", bound=None)], "reward.parts.a.reduce: only a process part reduces steps"),
         ([process("a", kind="outcome", reduce=None)], "reward.parts.a.bound: only sums over steps are bounded"),
+        ([process("a", reduce="delta")], "reward.parts.a.bound: only sums over steps are bounded"),
+        ([process("a", reduce="potential", bound=None, clip=0.5)], "reward.parts.a.clip: only scores of steps"),
+        ([process("a", temperature=0.5)], "reward.parts.a.temperature: only 'reduce: min'"),
+        ([process("a", gamma=0.5)], "reward.parts.a.gamma: only 'reduce: potential'"),
         (
             [PartConfig(name="a", source="env_reward", options={"x": 1})],
             "reward.parts.a.options: only a verifier has options",
