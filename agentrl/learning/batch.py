@@ -24,6 +24,7 @@ from agentrl.learning.advantages import (
     whiten,
 )
 from agentrl.learning.algorithms import Algorithm
+from agentrl.learning.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,6 +57,14 @@ class Batch:
             segments=tuple(self.segments[row] for row in rows),
             **{name: getattr(self, name)[index] for name in _COLUMNS},
         )
+
+    @classmethod
+    def empty(cls) -> Batch:
+        """No rows: what a rank trains on that has nothing, beside others that have."""
+        nothing = torch.zeros(0, 0)
+        columns = dict.fromkeys(("sampler_logprobs", "rewards", "advantages"), nothing)
+        counted = {name: nothing.long() for name in ("ids", "turn")}
+        return cls(segments=(), mask=nothing.bool(), group=torch.zeros(0, dtype=torch.long), **columns, **counted)
 
 
 _COLUMNS = ("mask", "ids", "sampler_logprobs", "turn", "group", "rewards", "advantages")
@@ -154,7 +163,7 @@ def token_advantages(
 
     The process parts' values are summed by turn (a step inside a turn counts for its turn) and compared by
     return-to-go with the siblings that reached the turn, leave-one-out (algorithms whose scale is `std` divide by
-    the group's spread of totals, as they do with the outcome; `whiten` is over all tokens of the batch).
+    the group's spread of totals, as they do with the outcome; `whitened` comes later, over all tokens of a step).
     With a `turn_gamma` below 1 the outcome is the last turn's value and is discounted and compared with them: a
     discounted outcome less an undiscounted mean would pay for the number of turns.
     """
@@ -175,8 +184,6 @@ def token_advantages(
     for row, values in enumerate(per_turn):
         token_values = per_row[row] + values.double()[turn[row]]
         advantages[row] = (token_values * factor[row]).float()
-    if algorithm.scale == "whiten":
-        return whiten(advantages, mask)
     return torch.where(mask, advantages, 0.0)
 
 
@@ -199,13 +206,23 @@ def token_level_advantages(
     """Advantages and returns [B,T] from rewards of tokens, for a critic (`values` [B,T]) or for no baseline (None).
 
     `turn_gamma` is a further discount at the last token of each turn of `turn` [B,T]. Without values GAE is the
-    discounted reward to go. Whitening comes last: returns are those of the true scale.
+    discounted reward to go.
     """
     baseline, lam = (torch.zeros_like(rewards), 1.0) if values is None else (values, algorithm.lam)
     gamma = torch.full(mask.shape, algorithm.gamma)
     gamma[:, :-1][turn[:, 1:] > turn[:, :-1]] *= algorithm.turn_gamma
-    advantages, returns = gae(rewards, baseline, mask, gamma=gamma, lam=lam)
-    return (whiten(advantages, mask) if algorithm.scale == "whiten" else advantages), returns
+    return gae(rewards, baseline, mask, gamma=gamma, lam=lam)
+
+
+def whitened(advantages: Tensor, mask: Tensor, world: World) -> Tensor:
+    """Advantages [B,T] whitened over the sampled tokens of all ranks. Returns are not: they keep the true scale."""
+    everything = world.gather(advantages[mask])
+    pool = torch.cat(everything)[None]
+    own = sum(len(values) for values in everything[: world.rank])
+    result = torch.zeros_like(advantages)
+    scaled = whiten(pool, torch.ones_like(pool, dtype=torch.bool))[0]
+    result[mask] = scaled[own : own + len(everything[world.rank])].to(result.dtype)
+    return result
 
 
 def live_groups(groups: Sequence[Group]) -> list[Group]:
@@ -266,18 +283,19 @@ def _column(rows: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence([row.to(dtype) for row in rows], batch_first=True)
 
 
-def loss_weights(mask: Tensor, aggregate: str, constant: int) -> Tensor:
-    """Weight of every token in the loss of one update, [B,T]; the weights carry the aggregation.
+def loss_weights(mask: Tensor, aggregate: str, constant: int, world: World) -> Tensor:
+    """Weight of every token in the loss of one update, [B,T]; the weights carry the aggregation. Rows and tokens are
+    counted over all ranks.
 
     token_mean: 1 / all tokens. sequence_mean: 1 / (rows x the row's tokens). constant: 1 / (rows x constant), with
     `constant` the most tokens a rollout may sample, never the width of the batch. Summing token losses with these
-    weights over any split into micro-batches gives the same number.
+    weights over any split into micro-batches and ranks gives the same number.
     """
-    rows = int(mask.any(1).sum())
     if aggregate == "token_mean":
-        per_row = torch.full((len(mask),), 1 / max(int(mask.sum()), 1), dtype=torch.float64)
-    elif aggregate == "sequence_mean":
-        per_row = 1 / (rows * mask.sum(1).clamp_min(1)).double()
+        tokens = max(world.total(mask.sum()), 1.0)
+        per_row = torch.full((len(mask),), 1 / tokens, dtype=torch.float64)
     else:
-        per_row = torch.full((len(mask),), 1 / (rows * constant), dtype=torch.float64)
+        rows = max(world.total(mask.any(1).sum()), 1.0)
+        lengths = mask.sum(1).clamp_min(1).double()
+        per_row = 1 / (rows * (lengths if aggregate == "sequence_mean" else torch.full_like(lengths, constant)))
     return torch.where(mask, per_row[:, None].float(), 0.0)

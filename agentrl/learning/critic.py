@@ -14,6 +14,7 @@ from agentrl.learning.batch import Batch
 from agentrl.learning.losses import value_loss
 from agentrl.learning.optimizer import adamw, set_learning_rate
 from agentrl.learning.outputs import microbatches, token_values
+from agentrl.learning.world import World
 
 
 class Critic(torch.nn.Module):
@@ -53,7 +54,9 @@ class CriticLearner:
         max_grad_norm: float,
         tokens_per_microbatch: int,
         autocast: torch.dtype | None,
+        world: World,
     ) -> None:
+        self.world = world
         self.critic = Critic(policy, seed)
         self.optimizer = adamw(self.critic, learning_rate=learning_rate, weight_decay=0.0)
         self.learning_rate, self.value_clip, self.max_grad_norm = learning_rate, value_clip, max_grad_norm
@@ -74,8 +77,9 @@ class CriticLearner:
     def update(self, batch: Batch, old_values: Tensor, returns: Tensor, share: float) -> dict[str, float]:
         """One update on a batch; `share` of the peak learning rate. Returns sums for `value_metrics`."""
         set_learning_rate(self.optimizer, self.learning_rate * share)
-        tokens = float(batch.mask.sum())
-        sums = {"value_loss": 0.0, "value_clipped": 0.0, "value_tokens": tokens, "value_skipped": 0.0}
+        own = float(batch.mask.sum())
+        tokens = max(self.world.total(own), 1.0)
+        sums = {"value_loss": 0.0, "value_clipped": 0.0, "value_tokens": own, "value_skipped": 0.0}
         for rows in microbatches(batch.segments, self.tokens_per_microbatch):
             values = self._values(batch, rows)
             loss, stats = value_loss(
@@ -89,10 +93,11 @@ class CriticLearner:
             loss.backward()  # type: ignore[no-untyped-call]
             sums["value_loss"] += float(loss.detach()) * tokens
             sums["value_clipped"] += float(stats["clipped"])
+        self.world.sum_gradients(self.critic)
         norm = torch.nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
         if bool(torch.isfinite(norm)):
             self.optimizer.step()
-        else:
+        elif self.world.rank == 0:  # sums are added up over ranks, and all of them skip together
             sums["value_skipped"] = 1.0
         self.optimizer.zero_grad(set_to_none=True)
         return sums

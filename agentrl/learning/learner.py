@@ -22,7 +22,7 @@ from agentrl.config import TrainConfig
 from agentrl.learning.adapters import has_adapters, load_trained, merged_state, trained_state, without_adapters
 from agentrl.learning.advantages import explained_variance
 from agentrl.learning.algorithms import CRITIC_FACTOR, Algorithm
-from agentrl.learning.batch import Batch, loss_weights, token_level_advantages
+from agentrl.learning.batch import Batch, loss_weights, token_level_advantages, whitened
 from agentrl.learning.critic import CriticLearner
 from agentrl.learning.kl import AdaptiveKL
 from agentrl.learning.losses import Stats, cispo_loss, kl_estimate, policy_loss, truncated_importance_weights
@@ -97,27 +97,31 @@ class Learner:
                 max_grad_norm=train.max_grad_norm,
                 tokens_per_microbatch=train.tokens_per_microbatch,
                 autocast=settings.autocast,
+                world=world,
             )
 
-    def prepare(self, batch: Batch) -> Prepared:
-        """Old, reference and value passes, and advantages from them; passes that nothing needs are skipped."""
+    def prepare(self, batch: Batch | None) -> Prepared:
+        """Old, reference and value passes, and advantages from them; passes that nothing needs are skipped.
+
+        batch: None on a rank that has nothing to train on while others have.
+        """
         algorithm = self.settings.algorithm
+        batch = Batch.empty() if batch is None else batch
         once = self.settings.train.epochs * self.settings.train.minibatches == 1
         penalised = algorithm.kl_coefficient > 0 and algorithm.kl == "reward"
         old = None if once and not penalised else self._frozen(self.model, batch)
         reference = self._start_logprobs(batch) if algorithm.kl_coefficient > 0 else None
         if algorithm.by_group:
-            return Prepared(batch=batch, old=old, reference=reference)
+            return Prepared(batch=self._scaled(batch, batch.advantages), old=old, reference=reference)
         rewards, measures = batch.rewards, dict[str, float]()
         if penalised and old is not None and reference is not None:
             rewards, measures = self._penalised(batch, old, reference)
         values = None if self.critic is None else self.critic.values(batch)
         advantages, returns = token_level_advantages(rewards, values, batch.mask, batch.turn, algorithm)
         if values is not None:
-            measures["explained_variance"] = float(explained_variance(values, returns, batch.mask))
-            measures["value_mean"] = float(values[batch.mask].mean())
+            measures |= self._value_measures(values[batch.mask], returns[batch.mask])
         return Prepared(
-            batch=replace(batch, advantages=advantages),
+            batch=self._scaled(batch, advantages),
             old=old,
             reference=None if penalised else reference,
             values=values,
@@ -125,15 +129,30 @@ class Learner:
             measures=measures,
         )
 
+    def _scaled(self, batch: Batch, advantages: Tensor) -> Batch:
+        if self.settings.algorithm.scale == "whiten":
+            advantages = whitened(advantages, batch.mask, self.world)
+        return replace(batch, advantages=advantages)
+
+    def _value_measures(self, values: Tensor, returns: Tensor) -> dict[str, float]:
+        """Of the critic, over all tokens of the step."""
+        values, returns = (torch.cat(self.world.gather(column))[None] for column in (values, returns))
+        everywhere = torch.ones_like(values, dtype=torch.bool)
+        return {
+            "explained_variance": float(explained_variance(values, returns, everywhere)),
+            "value_mean": float(values.mean()),
+        }
+
     def _penalised(self, batch: Batch, old: Tensor, reference: Tensor) -> tuple[Tensor, dict[str, float]]:
         """Token rewards less the coefficient times k1, and what was measured. The coefficient is then adapted."""
         divergence = kl_estimate(old, reference, kind="k1", mask=batch.mask)
         coefficient = self.settings.algorithm.kl_coefficient if self.kl is None else self.kl.coefficient
-        per_rollout = float(divergence.sum()) / len(batch)
+        total, rollouts = self.world.total(divergence.sum()), self.world.total(len(batch))
+        per_rollout = total / max(rollouts, 1.0)
         if self.kl is not None and math.isfinite(per_rollout):
-            self.kl.update(per_rollout, len(batch))
+            self.kl.update(per_rollout, int(rollouts))
         measures = {
-            "kl_reference": float(divergence.sum() / batch.mask.sum()),
+            "kl_reference": total / max(self.world.total(batch.mask.sum()), 1.0),
             "kl_per_rollout": per_rollout,
             "kl_coefficient": coefficient,
         }
@@ -179,19 +198,19 @@ class Learner:
                     totals.add_all(self.critic.update(chosen, prepared.values[rows], prepared.returns[rows], share))
                 if step >= self.settings.algorithm.critic_warmup:
                     self._update(prepared, rows, totals)
-        advantages = prepared.batch.advantages[prepared.batch.mask]
+        advantages = torch.cat(self.world.gather(prepared.batch.advantages[prepared.batch.mask])).double()
         return (
-            totals.metrics()
+            totals.over(self.world).metrics()
             | prepared.measures
             | {
-                "advantage_std": float(advantages.double().std(correction=0)),
+                "advantage_std": float(advantages.std(correction=0)),
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
             }
         )
 
     def _update(self, prepared: Prepared, rows: Sequence[int], totals: _Totals) -> None:
         batch, algorithm = prepared.batch.select(rows), self.settings.algorithm
-        weights = loss_weights(batch.mask, algorithm.aggregate, self.settings.max_tokens)
+        weights = loss_weights(batch.mask, algorithm.aggregate, self.settings.max_tokens, self.world)
         # Without KL and entropy terms a row whose advantages are all 0 has a gradient of exactly 0: it counts in the
         # denominators and needs no pass.
         live = list(range(len(batch)))
@@ -200,12 +219,15 @@ class Learner:
         for chunk in microbatches([batch.segments[row] for row in live], self.settings.train.tokens_per_microbatch):
             chosen = [live[i] for i in chunk]
             self._backward(prepared, [rows[i] for i in chosen], weights[chosen], totals)
+        if not self.world.total(len(live)):
+            return
+        self.world.sum_gradients(self.model)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.max_grad_norm)
-        if bool(torch.isfinite(norm)) and live:
+        if bool(torch.isfinite(norm)):
             self.optimizer.step()
             totals.updates += 1
             totals.grad_norm += float(norm)
-        elif live:
+        else:
             totals.skipped += 1
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -297,6 +319,17 @@ class _Totals:
         self.sums: dict[str, float] = {}
         self.updates = self.skipped = 0
         self.loss = self.grad_norm = self.gap_max = self.ratio_max = 0.0
+
+    def over(self, world: World) -> _Totals:
+        """Those of all ranks together. Updates and gradient norms are the same on each."""
+        whole, every = _Totals(), world.gather(self)
+        for one in every:
+            whole.add_all(one.sums)
+        whole.updates, whole.skipped, whole.grad_norm = self.updates, self.skipped, self.grad_norm
+        whole.loss = sum(one.loss for one in every)
+        whole.gap_max = max(one.gap_max for one in every)
+        whole.ratio_max = max(one.ratio_max for one in every)
+        return whole
 
     def add(self, name: str, value: Tensor) -> None:
         self.sums[name] = self.sums.get(name, 0.0) + float(value)

@@ -206,7 +206,7 @@ class _Training:
         clock.append(time.monotonic())
         batch, _ = build_batch(kept, self.learner.settings.algorithm)
         stats: dict[str, float] = {}
-        if batch is not None:
+        if batch is not None or self.learner.world.size > 1:
             stats = await asyncio.get_running_loop().run_in_executor(self.sampling.compute, self._update, batch)
         await self.sampling.engine.update(self.learner, step)
         clock.append(time.monotonic())
@@ -256,7 +256,7 @@ class _Training:
             self.cursor.load_state(start)
             raise
 
-    def _update(self, batch: Batch) -> dict[str, float]:
+    def _update(self, batch: Batch | None) -> dict[str, float]:
         return self.learner.step(self.learner.prepare(batch), self.done)
 
     async def _validate(self) -> None:

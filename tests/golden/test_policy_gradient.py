@@ -16,9 +16,10 @@ from torch import Tensor
 
 from agentrl.learning.advantages import group_relative, leave_one_out, turn_leave_one_out, turn_returns
 from agentrl.learning.algorithms import PRESETS, Algorithm
-from agentrl.learning.batch import build_batch, loss_weights, token_level_advantages
+from agentrl.learning.batch import build_batch, loss_weights, token_level_advantages, whitened
 from agentrl.learning.learner import policy_term
 from agentrl.learning.losses import policy_loss
+from agentrl.learning.world import World
 from agentrl.rollouts.steps import potential_form
 from tests.unit.learning.test_batch import group as group_of
 from tests.unit.learning.test_batch import member, segment
@@ -205,7 +206,9 @@ def of_the_learner(
         ]
         critic = torch.tensor(values).double() if algorithm.baseline == "critic" else None
         advantages, _ = token_level_advantages(batch.rewards.double(), critic, mask, batch.turn, algorithm)
-    weights = loss_weights(mask, algorithm.aggregate, MAX_TOKENS).double()
+    if algorithm.scale == "whiten":
+        advantages = whitened(advantages, mask, World())
+    weights = loss_weights(mask, algorithm.aggregate, MAX_TOKENS, World()).double()
     logprobs = torch.where(mask, rows, 0.0)
     return policy_term(algorithm, logprobs, logprobs.detach(), advantages, mask, weights)[0]
 

@@ -10,7 +10,8 @@ import torch
 
 from agentrl.api import Group, Message, Reward, RewardPart, Rollout, Scored, Segment, Step, Stop, Turn
 from agentrl.learning.algorithms import PRESETS
-from agentrl.learning.batch import build_batch, count_rollouts, live_groups, loss_weights
+from agentrl.learning.batch import build_batch, count_rollouts, live_groups, loss_weights, whitened
+from agentrl.learning.world import World
 from tests.support import guess_task
 
 GRPO, DR_GRPO = PRESETS["grpo"], PRESETS["dr_grpo"]
@@ -141,12 +142,12 @@ def test_pooled_steps_are_deepseekmath_s_form_and_the_outcome_adds_its_own() -> 
 def test_loss_weights_are_the_published_denominators(aggregate: str) -> None:
     mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
     losses = torch.tensor([[1.0, 2.0, 3.0, 99.0], [4.0, 99.0, 99.0, 99.0]])
-    weights = loss_weights(mask, aggregate, constant=5)
+    weights = loss_weights(mask, aggregate, constant=5, world=World())
     # golden `loss_types_two_microbatches`
     expected = {"token_mean": 2.5, "sequence_mean": 3.0, "constant": 1.0}[aggregate]
     assert float((weights * losses).sum()) == pytest.approx(expected)
     wider = torch.nn.functional.pad(mask, (0, 7))
-    assert torch.equal(loss_weights(wider, aggregate, constant=5)[:, :4], weights)
+    assert torch.equal(loss_weights(wider, aggregate, constant=5, world=World())[:, :4], weights)
 
 
 def test_rewards_of_tokens_stand_where_they_were_earned_and_sum_to_the_total() -> None:
@@ -171,7 +172,7 @@ def test_whitened_advantages_have_spread_one_over_all_tokens_of_the_batch() -> N
     members = [member(i, r, segment("." + "s" * (i + 1))) for i, r in enumerate([1.0, 0.0, 0.0])]
     batch, _ = build_batch([group(*members)], replace(GRPO, scale="whiten"))
     assert batch is not None
-    tokens = batch.advantages[batch.mask]
+    tokens = whitened(batch.advantages, batch.mask, World())[batch.mask]
     assert float(tokens.mean()) == pytest.approx(0, abs=1e-6)
     assert float(tokens.std()) == pytest.approx(1, abs=1e-4)
 
