@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as distributed
-import torch.multiprocessing as multiprocessing
 
 from agentrl.api import Group
 from agentrl.config import TrainConfig
@@ -86,7 +88,13 @@ def work(rank: int, folder: str) -> None:
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[tuple[str, str], dict[str, Any]]]:
     """What each of two ranks ended with, for every preset and share."""
     folder: Path = tmp_path_factory.mktemp("ranks")
-    multiprocessing.spawn(work, args=(str(folder),), nprocs=2)
+    # Not by torch.multiprocessing: it leaves a process beside this one, which other tests would find.
+    script = "import sys; from tests.unit.learning.test_world import work; work(int(sys.argv[1]), sys.argv[2])"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", script, str(rank), str(folder)], env=environment) for rank in range(2)
+    ]
+    assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
