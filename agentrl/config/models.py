@@ -147,6 +147,9 @@ class AlgorithmConfig(Section):
     dynamic_sampling: PositiveInt | None = Field(
         None, description="most batches drawn to fill a step with groups whose rewards differ; 1 keeps them all"
     )
+    max_staleness: NaturalInt | None = Field(
+        None, description="rollouts with a token of a policy more updates old than this are left out; null keeps them"
+    )
     importance_cap: PositiveFloat = Field(2.0, description="cap of the importance weight of trainer over sampler")
     importance_level: Literal["token", "sequence"] = Field("token", description="one weight per token, or per rollout")
     importance_above: Literal["truncate", "zero"] = Field(

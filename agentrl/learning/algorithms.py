@@ -88,7 +88,7 @@ PRESETS = {
 }
 PRESET_REWARDS = {"dapo": {"on_truncated": "soft_overlong"}}
 """What a preset brings to the section `reward`, beneath everything else."""
-_OF_THE_SAMPLER = ("importance_cap", "importance_level", "importance_above")
+_OF_THE_SAMPLER = ("max_staleness", "importance_cap", "importance_level", "importance_above")
 CRITIC_FACTOR = 5.0
 """A critic starts with a head that knows nothing and has no policy to preserve: it may move faster."""
 _CRITIC = ("lam", "critic_learning_rate", "critic_warmup", "value_clip")

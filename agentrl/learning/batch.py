@@ -7,13 +7,13 @@ sampled token; rows are shorter than the width T otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from agentrl.api import Group, Scored, Segment
+from agentrl.api import Group, Rollout, Scored, Segment
 from agentrl.learning.advantages import (
     EQUAL,
     gae,
@@ -105,6 +105,20 @@ def build_batch(groups: Sequence[Group], algorithm: Algorithm) -> tuple[Batch | 
         else torch.zeros(mask.shape),
     )
     return batch, counts
+
+
+def staleness(rollout: Rollout, version: int) -> int:
+    """By how many updates the policy at `version` is ahead of the one that sampled the rollout's oldest token."""
+    sampled = [turn.completion for turn in rollout.turns if turn.completion is not None]
+    return version - min((old for completion in sampled for _, old in completion.versions), default=version)
+
+
+def fresh_groups(groups: Sequence[Group], version: int, bound: int) -> list[Group]:
+    """The groups without the members that are more than `bound` updates old."""
+    return [
+        replace(group, members=tuple(m for m in group.members if staleness(m.rollout, version) <= bound))
+        for group in groups
+    ]
 
 
 def count_rollouts(groups: Sequence[Group]) -> BatchCounts:

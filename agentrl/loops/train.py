@@ -19,7 +19,7 @@ from agentrl.api import Group
 from agentrl.api.background import run_loop
 from agentrl.config import Config
 from agentrl.learning.algorithms import resolve as resolve_algorithm
-from agentrl.learning.batch import Batch, build_batch, count_rollouts, live_groups
+from agentrl.learning.batch import Batch, build_batch, count_rollouts, fresh_groups, live_groups, staleness
 from agentrl.learning.learner import Learner, LearnerSettings
 from agentrl.learning.models import Policy, autocast_dtype, trained_policy
 from agentrl.learning.world import World
@@ -204,6 +204,10 @@ class _Training:
         drawn, kept = await self._draw(step)
         groups = [group for batch_of_tasks in drawn for group in batch_of_tasks]
         clock.append(time.monotonic())
+        measures = self.cursor.measures()
+        if self.learner.settings.algorithm.dynamic_sampling > 1:
+            measures["groups_trained"] = len(kept)
+        kept = self._fresh(kept, measures)
         batch, _ = build_batch(kept, self.learner.settings.algorithm)
         stats: dict[str, float] = {}
         if batch is not None or self.learner.world.size > 1:
@@ -211,8 +215,7 @@ class _Training:
         await self.sampling.engine.update(self.learner, step)
         clock.append(time.monotonic())
         seconds = {"rollouts": clock[1] - clock[0], "update": clock[2] - clock[1]}
-        measures = {"groups_trained": len(kept)} if self.learner.settings.algorithm.dynamic_sampling > 1 else {}
-        metrics = step_metrics(step, groups, count_rollouts(groups), stats | self.cursor.measures() | measures, seconds)
+        metrics = step_metrics(step, groups, count_rollouts(groups), stats | measures, seconds)
         self.run.write_rollouts(f"step_{step:06d}", [m for g in groups for m in g.members], step=step)
         self.run.append_metrics(metrics)
         self.cursor.advance(drawn[-1])
@@ -222,6 +225,16 @@ class _Training:
             callback(metrics, groups)
         if self.interrupted:
             raise _Interrupted
+
+    def _fresh(self, groups: list[Group], measures: dict[str, float]) -> list[Group]:
+        """Leave out the rollouts of policies that are too old, and measure how old they are."""
+        ages = [staleness(member.rollout, self.done) for group in groups for member in group.members]
+        measures["staleness_max"] = max(ages, default=0)
+        bound = self.config.algorithm.max_staleness
+        if bound is None:
+            return groups
+        measures["stale"] = sum(age > bound for age in ages)
+        return fresh_groups(groups, self.done, bound)
 
     async def _draw(self, step: int) -> tuple[list[list[Group]], list[Group]]:
         """The step's rollouts by batch of tasks, and the groups to train on.

@@ -14,7 +14,7 @@ def evaluation(groups: Sequence[Group], *, k: Sequence[int], seconds: float, see
     """The evaluation object of `agentrl eval --json` and `summary.json`.
 
     pass@k counts `Reward.success`; a member without one (failed or unjudged) is no sample, and a task with fewer than
-    k samples is left out of that k. Intervals are 95 % bootstrap intervals over tasks.
+    k samples is left out of that k. Intervals are those of 95 % over tasks (`mean_and_interval`).
     """
     members = [member for group in groups for member in group.members]
     counts = [_successes(group) for group in groups]

@@ -12,7 +12,7 @@ from tests.e2e.conftest import Run, settings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RECIPES = [file for file in sorted(CONFIGS.glob("*.yaml")) if "scratch" in read_yaml(file).settings.get("sft", {})]
-FEW = ("sft.steps=60", "train.steps=1", "env.options.demonstration_count=300")
+FEW = ("sft.steps=10", "train.steps=1", "env.options.demonstration_count=300")
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)

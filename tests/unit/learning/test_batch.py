@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from agentrl.api import Group, Message, Reward, RewardPart, Rollout, Scored, Segment, Step, Stop, Turn
+from agentrl.api import Completion, Group, Message, Reward, RewardPart, Rollout, Scored, Segment, Step, Stop, Turn
 from agentrl.learning.algorithms import PRESETS
-from agentrl.learning.batch import build_batch, count_rollouts, live_groups, loss_weights, whitened
+from agentrl.learning.batch import (
+    build_batch,
+    count_rollouts,
+    fresh_groups,
+    live_groups,
+    loss_weights,
+    staleness,
+    whitened,
+)
 from agentrl.learning.world import World
 from tests.support import guess_task
 
@@ -190,3 +198,24 @@ def test_groups_that_teach_something_differ_in_success_not_only_in_a_penalty() -
     assert live_groups([blind]) == [blind], "without a predicate the totals decide"
     assert count_rollouts([flat, mixed, unjudged]).zero_variance_groups == 2
     assert count_rollouts([flat, mixed, unjudged]).excluded == 1
+
+
+def test_a_rollout_is_as_old_as_its_oldest_token() -> None:
+    def sampled_by(index: int, *versions: tuple[tuple[int, int], ...]) -> Scored:
+        scored = member(index, float(index), segment(".s"))
+        turns = tuple(
+            replace(
+                scored.rollout.turns[0],
+                completion=Completion(token_ids=(5,), logprobs=(-1.0,), finish="stop", versions=version),
+            )
+            for version in versions
+        )
+        return replace(scored, rollout=replace(scored.rollout, turns=turns))
+
+    old, mixed, new = sampled_by(0, ((0, 3),)), sampled_by(1, ((0, 6), (4, 5)), ((0, 6),)), sampled_by(2, ((0, 6),))
+    assert [staleness(m.rollout, 6) for m in (old, mixed, new)] == [3, 1, 0]
+    assert staleness(member(0, 1.0, segment(".s")).rollout, 6) == 0, "a rollout without sampled turns has no age"
+    (kept,) = fresh_groups([group(old, mixed, new)], 6, 1)
+    assert kept.members == (mixed, new)
+    (kept,) = fresh_groups([group(old, mixed, new)], 6, 0)
+    assert kept.members == (new,)
